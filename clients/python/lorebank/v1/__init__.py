@@ -1,0 +1,1 @@
+"""Messages and services of the contract `lorebank.v1`, generated from `protos/`."""
