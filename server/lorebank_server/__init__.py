@@ -1,0 +1,1 @@
+"""The Lorebank server: memory for AI agents over gRPC."""

@@ -1,0 +1,1 @@
+"""Values and rules of Lorebank, on the standard library alone."""

@@ -1,0 +1,103 @@
+"""Fusion and ranking of recall candidates; every number in a hit can be recomputed from its parts.
+
+``fused = 0.4 * max(0, cosine) / max cosine + 0.6 * bm25 / max bm25`` over the confirmed candidates. Anchoring at
+zero, instead of min-max scaling, keeps near-ties near and a single hit defined; a maximum of zero gives zero.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+from lorebank_server.domain.quality import Quality, multiplier
+
+DENSE_WEIGHT = 0.4
+LEXICAL_WEIGHT = 0.6
+BM25_K1 = 0.9
+BM25_B = 0.4
+CANDIDATES_PER_LEG = 100
+
+
+class Mode(IntEnum):
+    """Which legs of recall take part."""
+
+    UNSPECIFIED = 0
+    HYBRID = 1
+    SEMANTIC = 2
+    LEXICAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A confirmed candidate with both exact scores.
+
+    Attributes:
+        similarity: Cosine of query and memory, -1 to 1; None when either has no vector.
+        lexical: BM25 score, 0 or more.
+        matched: Lexemes of the query that the memory contains, in alphabetical order.
+    """
+
+    uid: UUID
+    id: str
+    similarity: float | None
+    lexical: float
+    quality: Quality
+    matched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The parts of one hit's score."""
+
+    similarity: float
+    lexical: float
+    max_similarity: float
+    max_lexical: float
+    fused: float
+    quality: Quality
+    applicability: float = 1.0
+
+    @property
+    def total(self) -> float:
+        """``fused * multiplier * applicability``."""
+        return self.fused * multiplier(self.quality) * self.applicability
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate in its place."""
+
+    candidate: Candidate
+    score: Score
+
+
+def rank(candidates: Sequence[Candidate], *, mode: Mode) -> list[Ranked]:
+    """Order candidates by score, highest first, ties by id.
+
+    The first k of a longer answer are the answer of length k. SEMANTIC and LEXICAL give one leg all the weight.
+    A candidate that no leg supports (a fused score of zero) is no hit.
+    """
+    dense_weight, lexical_weight = {
+        Mode.SEMANTIC: (1.0, 0.0),
+        Mode.LEXICAL: (0.0, 1.0),
+    }.get(mode, (DENSE_WEIGHT, LEXICAL_WEIGHT))
+    cosines = [max(0.0, candidate.similarity or 0.0) for candidate in candidates]
+    max_cosine = max(cosines, default=0.0)
+    max_lexical = max((candidate.lexical for candidate in candidates), default=0.0)
+    ranked = []
+    for candidate, cosine in zip(candidates, cosines, strict=True):
+        dense = cosine / max_cosine if max_cosine > 0.0 else 0.0
+        lexical = candidate.lexical / max_lexical if max_lexical > 0.0 else 0.0
+        fused = dense_weight * dense + lexical_weight * lexical
+        if fused > 0.0:
+            score = Score(
+                similarity=candidate.similarity or 0.0,
+                lexical=candidate.lexical,
+                max_similarity=max_cosine,
+                max_lexical=max_lexical,
+                fused=fused,
+                quality=candidate.quality,
+            )
+            ranked.append(Ranked(candidate=candidate, score=score))
+    ranked.sort(key=lambda entry: (-entry.score.total, entry.candidate.id))
+    return ranked
