@@ -1,0 +1,275 @@
+"""What every operation that writes a memory shares: completing a draft, embedding it, running its transaction."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from lorebank_server.domain import fingerprints, limits, quality
+from lorebank_server.domain.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    EmbedderUnavailableError,
+    NotFoundError,
+)
+from lorebank_server.domain.ids import new_short_id
+from lorebank_server.domain.memory import Draft, Kind, Link, Memory, Origin, Polarity, State, Usage
+from lorebank_server.domain.packs import Vocabulary
+from lorebank_server.domain.principal import Principal
+from lorebank_server.domain.quality import Standing
+from lorebank_server.domain.space import Space
+from lorebank_server.domain.visibility import key_namespace, place
+from lorebank_server.operations.services import Services
+from lorebank_server.ports.embedder import Vector
+from lorebank_server.ports.stages import stage
+from lorebank_server.ports.storage import (
+    Answer,
+    IdTakenError,
+    NaturalKey,
+    NewMemory,
+    NewRelation,
+    ReadSession,
+    WriteConflictError,
+    WriteSession,
+)
+
+NOT_EMBEDDED = "The embedding model did not answer: this memory is found by its words only until it is embedded."
+
+_CONFIDENCE_BY_ORIGIN = {Origin.EXPLICIT: 1.0, Origin.CORRECTED: 0.9, Origin.INFERRED: 0.7}
+_ATTEMPTS = 5
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A checked draft with everything that follows from it."""
+
+    draft: Draft
+    content_hash: str
+    text: str
+    text_hash: bytes
+    standing: Standing
+    stale_time: datetime | None
+
+
+def complete(draft: Draft, *, principal: Principal, space: Space, vocabulary: Vocabulary) -> Draft:
+    """Fill in what the author left out, and check every limit.
+
+    Raises:
+        InvalidArgumentError: A field is at fault.
+        PermissionDeniedError: The principal may not write there.
+    """
+    checked = limits.normalize(place(draft, principal))
+    kind = checked.kind
+    category = checked.category
+    if category:
+        found = vocabulary.category(category, field="memory.category")
+        category, kind = found.slug, kind or found.kind
+    confidence = checked.confidence
+    if confidence is None:
+        confidence = _CONFIDENCE_BY_ORIGIN.get(checked.provenance.origin, space.default_confidence)
+    return replace(
+        checked,
+        category=category,
+        kind=Kind(kind or Kind.SEMANTIC),
+        polarity=Polarity(checked.polarity or Polarity.POSITIVE),
+        confidence=confidence,
+    )
+
+
+def prepare(draft: Draft, *, space: Space, vocabulary: Vocabulary, now: datetime) -> Prepared:
+    """Derive hashes, indexed text and standing of a completed draft that begins its life at ``now``."""
+    text = fingerprints.indexed_text(draft, now)
+    standing = Standing(
+        policy=space.quality_policy,
+        reputation=quality.reputation(space.quality_policy, ()),
+        half_life_days=half_life_days(draft, space=space, vocabulary=vocabulary),
+        reference_time=now,
+    )
+    return Prepared(
+        draft=draft,
+        content_hash=fingerprints.content_hash(draft),
+        text=text,
+        text_hash=sha256(text.encode()).digest(),
+        standing=standing,
+        stale_time=quality.crossing_time(standing, space.stale_threshold),
+    )
+
+
+def half_life_days(draft: Draft, *, space: Space, vocabulary: Vocabulary) -> float | None:
+    """Half-life of a memory: none when pinned, else its category's, else its space's."""
+    if draft.pinned:
+        return None
+    if draft.category:
+        category = vocabulary.category(draft.category, field="memory.category")
+        if not category.decays:
+            return None
+        if category.half_life_days is not None:
+            return category.half_life_days
+    return space.half_life_days
+
+
+async def embed(services: Services, texts: Sequence[str]) -> list[Vector | None]:
+    """Vectors of the texts in order; all None when the model does not answer."""
+    if not texts:
+        return []
+    with stage("embed"):
+        try:
+            return list(await services.embedder.embed_documents(texts))
+        except EmbedderUnavailableError:
+            return [None] * len(texts)
+
+
+def new_memory(
+    prepared: Prepared,
+    vector: Vector | None,
+    *,
+    services: Services,
+    principal: Principal,
+    now: datetime,
+    relations: Sequence[NewRelation] = (),
+    reason: str = "",
+) -> NewMemory:
+    """A memory ready to be inserted, under a fresh id."""
+    return NewMemory(
+        uid=services.new_uid(),
+        id=new_short_id(),
+        draft=prepared.draft,
+        owner=principal.owner,
+        content_hash=prepared.content_hash,
+        text=prepared.text,
+        text_hash=prepared.text_hash,
+        vector=vector,
+        standing=prepared.standing,
+        stale_time=prepared.stale_time,
+        create_time=now,
+        reason=reason,
+        relations=tuple(relations),
+    )
+
+
+def as_memory(new: NewMemory, *, space: Space, supersedes: Sequence[str] = ()) -> Memory:
+    """What a reader sees of a memory just inserted."""
+    return Memory(
+        id=new.id,
+        uid=new.uid,
+        draft=new.draft,
+        owner=new.owner,
+        state=State.ACTIVE,
+        revision=1,
+        quality=quality.assess(new.standing, now=new.create_time, stale_threshold=space.stale_threshold),
+        usage=Usage(),
+        content_hash=new.content_hash,
+        create_time=new.create_time,
+        update_time=new.create_time,
+        supersedes=tuple(sorted(supersedes)),
+    )
+
+
+def natural_key(draft: Draft, owner: str) -> NaturalKey | None:
+    """Where the draft's key must be unique, or None when it has none."""
+    if not draft.key:
+        return None
+    return NaturalKey(namespace=key_namespace(draft.scope, owner, draft.project), key=draft.key)
+
+
+def key_taken(key: NaturalKey, holder: str) -> AlreadyExistsError:
+    """The error that says who holds a natural key."""
+    return AlreadyExistsError(
+        f"The memory {holder} has the key {key.key!r} already: update or supersede {holder}, or choose another key.",
+        reason="KEY_TAKEN",
+        metadata={"id": holder},
+    )
+
+
+async def resolve_links(
+    session: ReadSession, links: Sequence[Link], *, known: Mapping[str, Memory] | None = None
+) -> tuple[NewRelation, ...]:
+    """Turn links into edges to visible memories.
+
+    Raises:
+        NotFoundError: A target is not there, or not visible to the caller.
+    """
+    if not links:
+        return ()
+    targets = known if known is not None else await session.memories_by_id([link.target for link in links])
+    for link in links:
+        if link.target not in targets:
+            raise not_found(link.target)
+    return tuple(
+        NewRelation(
+            id=new_short_id(),
+            type=link.type,
+            target=targets[link.target].uid,
+            strength=link.strength,
+            context=link.context,
+        )
+        for link in links
+    )
+
+
+def not_found(memory_id: str) -> NotFoundError:
+    """The one error for what is not there and for what the caller may not see."""
+    return NotFoundError(
+        f"There is no memory {memory_id[:64]!r} that you can see. Find or list memories to get its id.",
+        reason="MEMORY_NOT_FOUND",
+        metadata={"id": memory_id[:64]},
+    )
+
+
+def check_etag(memory: Memory, etag: str) -> None:
+    """Refuse a change made against another revision than the current one."""
+    if etag and etag != memory.etag:
+        raise AbortedError(
+            f"The memory {memory.id} has changed since you read it (it is at revision {memory.revision}). "
+            "Get it again, then retry with its new etag.",
+            reason="ETAG_MISMATCH",
+            metadata={"id": memory.id, "revision": str(memory.revision)},
+        )
+
+
+def check_request_hash(answer: Answer, request_hash: str) -> None:
+    """Refuse a request id that was used for another body."""
+    if answer.request_hash != request_hash:
+        raise AlreadyExistsError(
+            "This request_id was used within 24 hours for a request with another body. "
+            "Send a new request_id for a new request.",
+            reason="REQUEST_ID_REUSED",
+        )
+
+
+async def transact(
+    services: Services, principal: Principal, body: Callable[[WriteSession], Awaitable[_Result]]
+) -> _Result:
+    """Run ``body`` in one transaction, again when an id collides or Postgres resolves a deadlock.
+
+    Raises:
+        AbortedError: It lost every time.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            async with services.storage.writing(principal) as session:
+                return await body(session)
+        except (IdTakenError, WriteConflictError):
+            continue
+    raise AbortedError(
+        "Other writers kept changing the same memories; read them again, then retry.", reason="WRITE_CONFLICT"
+    )
+
+
+async def as_answered(session: ReadSession, result: Mapping[str, Any]) -> Memory:
+    """The memory of a recorded answer, at the revision it had then.
+
+    Raises:
+        NotFoundError: It is gone for good, or no longer visible to the caller.
+    """
+    memories = await session.memories_by_id([result["id"]])
+    memory = memories.get(result["id"])
+    if memory is None:
+        raise not_found(result["id"])
+    if memory.revision == result["revision"]:
+        return memory
+    revisions = await session.revisions(memory.uid, after=result["revision"] - 1, limit=1)
+    return revisions[0].memory

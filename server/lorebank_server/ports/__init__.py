@@ -1,0 +1,1 @@
+"""What operations need from the outside, as small protocols whose docstrings are the contract."""
