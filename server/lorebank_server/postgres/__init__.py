@@ -1,0 +1,1 @@
+"""Postgres, the truth: pool, repositories, migrations and the embedded launcher."""

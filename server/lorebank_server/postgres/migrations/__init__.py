@@ -1,0 +1,1 @@
+"""Numbered, immutable SQL files, applied in order under an advisory lock."""

@@ -1,0 +1,41 @@
+"""The connections to Postgres: how they are opened, and as whom they work."""
+
+from typing import Any
+
+import asyncpg
+from pgvector.asyncpg import register_vector
+
+COMMAND_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+APPLICATION_ROLE = "lorebank_app"
+
+
+async def open_pool(dsn: str, *, size: int) -> "asyncpg.Pool[asyncpg.Record]":
+    """A pool whose connections work as the application role, under row-level security.
+
+    A command that takes more than 30 seconds is cancelled.
+    """
+    return await asyncpg.create_pool(
+        dsn,
+        min_size=min(2, size),
+        max_size=size,
+        timeout=CONNECT_TIMEOUT_S,
+        command_timeout=COMMAND_TIMEOUT_S,
+        init=_prepare_connection,
+        reset=_keep_session,
+        server_settings={
+            "application_name": "lorebank",
+            "jit": "off",
+            "plan_cache_mode": "force_custom_plan",  # selectors are mostly null, and a generic plan tests them all
+            "timezone": "UTC",
+        },
+    )
+
+
+async def _prepare_connection(connection: Any) -> None:
+    await register_vector(connection)
+    await connection.execute(f"set role {APPLICATION_ROLE}")
+
+
+async def _keep_session(connection: Any) -> None:
+    """Nothing to undo: every session sets its caller before anything else, and opens nothing that outlives it."""
