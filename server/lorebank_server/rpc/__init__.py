@@ -1,0 +1,1 @@
+"""The gRPC surface: servicers, conversion, validation and interceptors."""
