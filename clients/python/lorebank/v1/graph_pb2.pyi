@@ -70,7 +70,9 @@ class GraphRequest(_message.Message):
 
     @_builtins.property
     def selector(self) -> _selector_pb2.Selector:
-        """Optional. Which memories may appear. Default: every visible one that is active and not stale."""
+        """Optional. Which memories may appear besides the starting points, which appear in any state. Default: every
+        visible one that is active or superseded, and not stale.
+        """
 
     @_builtins.property
     def valid_at(self) -> _timestamp_pb2.Timestamp:

@@ -35,7 +35,7 @@ class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType],
     ROLE_REVIEWER: _Role.ValueType  # 3
     """Also reviews what waits for an answer."""
     ROLE_ADMIN: _Role.ValueType  # 4
-    """Also writes global memories, changes what belongs to others, and governs the space."""
+    """Also writes global memories, changes what belongs to others, and governs the space unless it is bound to a project."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a principal may do. Each role includes the ones before it."""
@@ -49,7 +49,7 @@ ROLE_WRITER: Role.ValueType  # 2
 ROLE_REVIEWER: Role.ValueType  # 3
 """Also reviews what waits for an answer."""
 ROLE_ADMIN: Role.ValueType  # 4
-"""Also writes global memories, changes what belongs to others, and governs the space."""
+"""Also writes global memories, changes what belongs to others, and governs the space unless it is bound to a project."""
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
 @_typing.final

@@ -305,8 +305,8 @@ class Memory(_message.Message):
 
     @_builtins.property
     def attributes(self) -> _struct_pb2.Struct:
-        """Optional. Structured values, checked against the schema of the category where its pack has one. Integers beyond
-        2^53 are refused, since they would lose digits.
+        """Optional. Structured values, checked against the schema of the category where its pack has one. Numbers beyond
+        2^53 - 1 either way are refused, since they may have lost digits.
         """
 
     @_builtins.property

@@ -172,7 +172,8 @@ class ListMemoriesRequest(_message.Message):
     """Optional. The next_page_token of the page before, with all other fields unchanged. Default: the first page."""
     order_by: _builtins.str
     """Optional. "create_time", "update_time", "use_count" or "strength", followed by " desc" or " asc" if wanted; " desc"
-    is meant without. Default: "create_time desc"; ties in the order in which the memories were stored.
+    is meant without. Default: "create_time desc". Ties are in the order in which the memories were stored, or with
+    " desc" the other way round.
     """
     view: _memory_pb2.View.ValueType
     """Optional. How much of each memory to return. Default: VIEW_FULL."""
@@ -215,7 +216,7 @@ class ListMemoriesResponse(_message.Message):
     next_page_token: _builtins.str
     """Output only. Token of the next page; empty on the last one."""
     total_size: _builtins.int
-    """Output only. Number of memories on all pages, at the time of this one."""
+    """Output only. Number of memories on all pages, at the time of the first one."""
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
         """Output only. Memories in the order asked for. A memory that stays as it is appears on exactly one page."""

@@ -34,7 +34,8 @@ if _version_not_supported:
 class SpaceServiceStub:
     """Governs spaces: settings, keys, packs, figures, upkeep, events and archives.
 
-    The general errors of MemoryService apply. Calls need the admin role unless they say otherwise.
+    The general errors of MemoryService apply. Calls need the admin role, and a credential that is bound to no project,
+    unless they say otherwise.
     """
 
     def __init__(self, channel):
@@ -143,7 +144,8 @@ class SpaceServiceStub:
 class SpaceServiceServicer:
     """Governs spaces: settings, keys, packs, figures, upkeep, events and archives.
 
-    The general errors of MemoryService apply. Calls need the admin role unless they say otherwise.
+    The general errors of MemoryService apply. Calls need the admin role, and a credential that is bound to no project,
+    unless they say otherwise.
     """
 
     def CreateSpace(self, request, context):
@@ -402,7 +404,8 @@ def add_SpaceServiceServicer_to_server(servicer, server):
 class SpaceService:
     """Governs spaces: settings, keys, packs, figures, upkeep, events and archives.
 
-    The general errors of MemoryService apply. Calls need the admin role unless they say otherwise.
+    The general errors of MemoryService apply. Calls need the admin role, and a credential that is bound to no project,
+    unless they say otherwise.
     """
 
     @staticmethod

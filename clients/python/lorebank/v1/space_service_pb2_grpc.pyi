@@ -35,7 +35,8 @@ GRPC_VERSION: str
 class SpaceServiceStub:
     """Governs spaces: settings, keys, packs, figures, upkeep, events and archives.
 
-    The general errors of MemoryService apply. Calls need the admin role unless they say otherwise.
+    The general errors of MemoryService apply. Calls need the admin role, and a credential that is bound to no project,
+    unless they say otherwise.
     """
 
     @_typing.overload
@@ -108,7 +109,8 @@ class SpaceServiceStub:
 class SpaceServiceAsyncStub(SpaceServiceStub):
     """Governs spaces: settings, keys, packs, figures, upkeep, events and archives.
 
-    The general errors of MemoryService apply. Calls need the admin role unless they say otherwise.
+    The general errors of MemoryService apply. Calls need the admin role, and a credential that is bound to no project,
+    unless they say otherwise.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -177,7 +179,8 @@ class SpaceServiceAsyncStub(SpaceServiceStub):
 class SpaceServiceServicer:
     """Governs spaces: settings, keys, packs, figures, upkeep, events and archives.
 
-    The general errors of MemoryService apply. Calls need the admin role unless they say otherwise.
+    The general errors of MemoryService apply. Calls need the admin role, and a credential that is bound to no project,
+    unless they say otherwise.
     """
 
     def CreateSpace(
