@@ -21,6 +21,10 @@ _SPACE_SERVICE: Final = "lorebank.v1.SpaceService"
 _NOT_IDEMPOTENT: Final = ("CreateKey", "CreateSpace", "DeleteSpace")
 """Calls whose lost answer must not be asked for again: a second try makes another key, or fails on its own success."""
 
+_RETRIED: Final = ("UNAVAILABLE", "CANCELLED")
+"""What a server answers that is away, and what one answers that was stopped before it looked at the call. A call that
+this side cancels is not repeated."""
+
 _SERVICE_CONFIG: Final = {
     "methodConfig": [
         {
@@ -30,7 +34,7 @@ _SERVICE_CONFIG: Final = {
                 "initialBackoff": "0.1s",
                 "maxBackoff": "2s",
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                "retryableStatusCodes": _RETRIED,
             },
         },
         {"name": [{"service": _SPACE_SERVICE, "method": method} for method in _NOT_IDEMPOTENT]},

@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter
 
 from lorebank._enums import KindName, PolarityName, ScopeName
 from lorebank.cli.failures import UsageError
-from lorebank.cli.selection import aware
+from lorebank.cli.selection import Tags, aware, split
 from lorebank.v1.provenance_pb2 import Provenance
 
 _MEMORY = Group("About the memory", sort_key=40)
@@ -26,7 +26,7 @@ class Wording:
         title: Short headline.
         category: What it states, as slug or pack/slug, such as fact, preference or pattern.
         subject: Whom or what it is about.
-        tag: Label; may be repeated.
+        tag: Label; may be repeated, or given with commas between.
         keyword: Another word to be found by; may be repeated.
         context: Why it matters.
         collection: Where it is filed.
@@ -42,7 +42,7 @@ class Wording:
     title: str | None = None
     category: str | None = None
     subject: str | None = None
-    tag: tuple[str, ...] = ()
+    tag: Tags = ()
     keyword: tuple[str, ...] = ()
     context: str | None = None
     collection: str | None = None
@@ -91,6 +91,8 @@ def given(options: Wording | None) -> dict[str, Any]:
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     present = {name: value for name, value in values.items() if value not in (None, ())}
     provenance = {name: present.pop(name) for name in _PROVENANCE if name in present}
+    if "tag" in present:
+        present["tag"] = split(present["tag"])
     memory = {_LISTS.get(name, name): aware(value) if name in _MOMENTS else value for name, value in present.items()}
     return memory | ({"provenance": Provenance(**provenance)} if provenance else {})
 

@@ -10,7 +10,15 @@ from lorebank._enums import KindName, PolarityName, ScopeName, StateName
 from lorebank._fields import SelectorFields, new_selector
 from lorebank.v1.selector_pb2 import Selector
 
+Tags: TypeAlias = Annotated[tuple[str, ...], Parameter(name=("--tag", "--tags"))]
+"""Tags as options: one each, or several with commas between."""
+
 _SELECTION = Group("Which memories", sort_key=50)
+
+
+def split(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Every tag by itself, where several stand in one option with commas between."""
+    return tuple(part.strip() for tag in tags for part in tag.split(",") if part.strip())
 
 
 @Parameter(group=_SELECTION, negative=())
@@ -21,8 +29,8 @@ class Selection:
     Attributes:
         project: Only this project.
         category: Only this category, as slug or pack/slug; may be repeated.
-        tag: Only with this tag; when repeated, with all of them.
-        any_tag: Only with at least one of these tags; may be repeated.
+        tag: Only with this tag; with all of them when there are several, repeated or with commas between.
+        any_tag: Only with at least one of these tags; may be repeated, or given with commas between.
         subject: Only about this subject; may be repeated.
         collection: Only in this collection; may be repeated.
         kind: Only of this kind; may be repeated.
@@ -39,7 +47,7 @@ class Selection:
 
     project: str = ""
     category: tuple[str, ...] = ()
-    tag: tuple[str, ...] = ()
+    tag: Tags = ()
     any_tag: tuple[str, ...] = ()
     subject: tuple[str, ...] = ()
     collection: tuple[str, ...] = ()
@@ -59,8 +67,8 @@ class Selection:
         fields = SelectorFields(
             project=self.project,
             categories=self.category,
-            tags_all=self.tag,
-            tags_any=self.any_tag,
+            tags_all=split(self.tag),
+            tags_any=split(self.any_tag),
             subjects=self.subject,
             collections=self.collection,
             kinds=self.kind,
