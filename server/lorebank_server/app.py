@@ -22,6 +22,7 @@ from lorebank_server.domain.principal import OPERATOR_SPACE, Principal, Role
 from lorebank_server.postgres import embedded
 from lorebank_server.postgres.embedded_errors import EmbeddedPostgresError
 from lorebank_server.supervisor import supervise
+from lorebank_server.telemetry.logging import configure_logging
 
 EXIT_REFUSED = 78
 
@@ -30,6 +31,7 @@ def serve_command() -> int:
     """Own Postgres (unless the settings name one) and a serving process, until told to stop."""
 
     def serve(settings: Settings) -> int:
+        configure_logging(settings.log_level, settings.log_format)
         return supervise(
             data_dir=None if settings.database_url else settings.data_dir,
             database_url=settings.database_url.get_secret_value() if settings.database_url else None,

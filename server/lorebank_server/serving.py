@@ -31,9 +31,11 @@ from lorebank_server.postgres.pool import open_pool
 from lorebank_server.postgres.statistics import StatisticsRefresher
 from lorebank_server.postgres.storage import PostgresStorage
 from lorebank_server.postgres.usage import PostgresUsageRecorder
+from lorebank_server.postgres.vector_index import PgvectorIndex
 from lorebank_server.rpc.server import build_server, watch_storage
 from lorebank_server.telemetry.grpc_interceptor import TracingInterceptor
 from lorebank_server.telemetry.logging import configure_logging
+from lorebank_server.telemetry.redaction import describe_exception
 from lorebank_server.telemetry.tracing import configure_tracing
 
 EXIT_REFUSED = 78
@@ -92,6 +94,7 @@ async def running_server(
 
     Raises:
         SchemaError: The database is newer than this server, or lacks pgvector.
+        DatabaseRefusedError: The role of the database's address lacks a right.
         EmbeddingModelMismatchError: The stored vectors are of another model.
         RefusedToStartError: It listens beyond loopback and nobody could authenticate.
         StorageUnavailableError: Postgres is away.
@@ -104,6 +107,8 @@ async def running_server(
         model = await adopt_model(dsn, embedder)
         pool = await open_pool(dsn, size=settings.database_pool_size)
         stack.push_async_callback(_close_pool, pool)
+        vector_pool = await open_pool(dsn, size=max(2, settings.database_pool_size // 2))
+        stack.push_async_callback(_close_pool, vector_pool)
         administration = PostgresAdministration(pool)
         open_locally = settings.auth == "auto" and settings.listens_on_loopback
         await _announce_access(administration, settings, open_locally=open_locally)
@@ -112,6 +117,7 @@ async def running_server(
             storage=PostgresStorage(pool, embedding_model=model, clock=clock),
             administration=administration,
             embedder=embedder,
+            vectors=PgvectorIndex(vector_pool),
             vocabulary=shipped_vocabulary(),
             usage=usage,
             new_uid=new_uid,
@@ -133,9 +139,11 @@ async def running_server(
                 reason="ADDRESS_NOT_AVAILABLE",
             ) from error
         background = await stack.enter_async_context(_background())
-        background.append(asyncio.create_task(usage.run()))
-        background.append(asyncio.create_task(StatisticsRefresher(dsn).run()))
-        background.append(asyncio.create_task(watch_storage(services, health)))
+        background.append(asyncio.create_task(usage.run(), name="usage"))
+        background.append(asyncio.create_task(StatisticsRefresher(dsn).run(), name="statistics"))
+        background.append(asyncio.create_task(watch_storage(services, health), name="health"))
+        for task in background:
+            task.add_done_callback(_tell_failure)
         await server.start()
 
         async def drain() -> None:
@@ -175,6 +183,9 @@ def run_worker(settings: Settings, dsn: str) -> int:
     except LorebankError as error:
         _log.error("refused_to_start", reason=error.reason, message=error.message)
         return EXIT_REFUSED if error.reason != "STORAGE_UNAVAILABLE" else os.EX_TEMPFAIL
+    except Exception as error:  # noqa: BLE001 - Python's own traceback would quote what the driver's errors quote
+        _log.error("worker_failed", error=describe_exception(error), exc_info=error)
+        return 1
     return 0
 
 
@@ -214,6 +225,12 @@ async def _background() -> AsyncIterator[list["asyncio.Task[None]"]]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _tell_failure(task: "asyncio.Task[None]") -> None:
+    """A part that died is not fatal, but must not go unnoticed."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("background_task_failed", task=task.get_name(), exc_info=error)
 
 
 async def _close_pool(pool: Any) -> None:

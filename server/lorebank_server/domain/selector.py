@@ -14,6 +14,7 @@ class Selector:
         categories: Full slugs (``pack/slug``).
         tags_all: Every one of them is on the memory.
         tags_any: At least one of them is on the memory.
+        subjects: Once resolved, each as written and in lower case; a memory's own is compared in both forms.
         created_after: Inclusive.
         created_before: Exclusive.
     """
@@ -38,10 +39,8 @@ class Selector:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but visibility, scope, project, state and staleness is asked for."""
-        return self == Selector(
-            scopes=self.scopes, project=self.project, states=self.states, include_stale=self.include_stale
-        )
+        """Whether nothing but scope and project narrows it: active memories that are not stale."""
+        return self == Selector(scopes=self.scopes, project=self.project)
 
 
 EVERYTHING = Selector(states=(), include_stale=True)

@@ -39,6 +39,7 @@ class Authenticator:
         self._open_locally = open_locally
         self._clock = clock
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
+        self._forgotten = 0
 
     async def authenticate(self, secret: str | None) -> Principal:
         """The principal of an API key; without one, the local admin while that is allowed.
@@ -62,7 +63,15 @@ class Authenticator:
 
     def forget(self, key_id: str) -> None:
         """Read a key again the next time it is used."""
-        stale = [entry for entry, known in self._remembered.items() if known.principal.key_id == key_id]
+        self._forget(lambda principal: principal.key_id == key_id)
+
+    def forget_space(self, space: str) -> None:
+        """Read every key of a space again the next time it is used."""
+        self._forget(lambda principal: principal.space == space)
+
+    def _forget(self, concerned: Callable[[Principal], bool]) -> None:
+        self._forgotten += 1
+        stale = [entry for entry, known in self._remembered.items() if concerned(known.principal)]
         for entry in stale:
             del self._remembered[entry]
 
@@ -78,6 +87,7 @@ class Authenticator:
     async def _read(self, secret: str, secret_hash: bytes, now: datetime) -> _Remembered:
         before = self._remembered.pop(secret_hash, None)
         key_id = key_id_of(secret)
+        forgotten = self._forgotten
         credential = await self._administration.credential(key_id) if key_id else None
         if credential is None or not hmac.compare_digest(credential.secret_hash, secret_hash):
             raise _refused("is not one of this server's", "KEY_UNKNOWN")
@@ -85,6 +95,8 @@ class Authenticator:
             raise _refused("was revoked", "KEY_REVOKED")
         touch_time = before.touch_time if before else now - _TOUCH_INTERVAL
         known = _Remembered(credential.principal, credential.expire_time, now, touch_time)
+        if forgotten != self._forgotten:
+            return known  # it may have been revoked since it was read: good for this call, and for no other
         self._remembered[secret_hash] = known
         while len(self._remembered) > _CACHE_ENTRIES:
             self._remembered.popitem(last=False)
@@ -99,6 +111,20 @@ def require_role(principal: Principal, role: Role) -> None:
             "Ask an admin of the space for a key with that role.",
             reason="ROLE_REQUIRED",
             metadata={"role": role.name.lower()},
+        )
+
+
+def require_governor(principal: Principal) -> None:
+    """Refuse anyone but an admin whose credential reaches the whole space.
+
+    An admin's key that is bound to a project governs nothing: it could give itself a key that is not bound.
+    """
+    require_role(principal, Role.ADMIN)
+    if principal.project:
+        raise PermissionDeniedError(
+            f"This credential is bound to the project {principal.project!r}, and spaces and keys reach beyond it. "
+            "Use an admin's key that is not bound to a project.",
+            reason="UNBOUND_KEY_REQUIRED",
         )
 
 

@@ -18,11 +18,11 @@ from lorebank_server.operations.selecting import resolve
 from lorebank_server.operations.services import Services
 from lorebank_server.ports.embedder import Vector
 from lorebank_server.ports.stages import stage
-from lorebank_server.ports.storage import ReadSession, RecallPlan, TermWeights
+from lorebank_server.ports.storage import LexicalMatch, ReadSession, RecallPlan, TermWeights
 
 DEFAULT_LIMIT = 10
 MAX_LIMIT = 100
-MAX_MATCHES = 2000
+MAX_MATCHES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,40 +132,35 @@ async def _recall(
     now: datetime,
 ) -> tuple[list[Ranked], dict[UUID, Memory], int, tuple[str, ...]]:
     async with services.storage.reading(principal) as session:
-        text, origin = query.query, None
-        if query.similar_to:
-            origin = (await session.memories_by_id([query.similar_to])).get(query.similar_to)
-            if origin is None:
-                raise writing.not_found(query.similar_to)
-            text = origin.draft.content
-        with stage("lexical"):
-            plan = await session.plan_recall("" if query.mode is Mode.SEMANTIC else text, selector)
-            weights = _weigh(plan)
-            uids = dict.fromkeys(await _by_words(session, plan, weights, selector, now))
-        vector = await session.vector_of(origin.uid) if origin and query.mode is not Mode.LEXICAL else await embedding
         mode = query.mode
         degraded: tuple[str, ...] = ()
+        origin = await _origin(session, query)
+        text = origin.draft.content if origin else query.query
+        known_vector = await session.vector_of(origin.uid) if origin and mode is not Mode.LEXICAL else None
+        plan = await session.plan_recall("" if mode is Mode.SEMANTIC else text, selector)
+        weights = _weigh(plan)
+        meaning = asyncio.create_task(_by_meaning(services, plan, embedding, known_vector, selector, now))
+        try:
+            lexical = await _by_words(session, plan, weights, selector, now)
+            vector = known_vector if known_vector is not None else await embedding
+            # What words found is confirmed while the vector index searches.
+            candidates = await _confirm(session, {}, lexical, weights, vector, selector, now)
+            dense = await meaning
+        finally:
+            meaning.cancel()
         if vector is None and mode is not Mode.LEXICAL:
-            if origin is not None and mode is Mode.SEMANTIC:
-                raise FailedPreconditionError(
-                    f"The memory {origin.id} is not embedded yet; use HYBRID or LEXICAL for now.",
-                    reason="NOT_EMBEDDED",
-                    subject=origin.id,
-                )
-            degraded = ("embedder: unavailable, found by words only",)
+            degraded = (_not_embedded(origin, mode),)
             if mode is Mode.SEMANTIC:
                 plan = await session.plan_recall(text, selector)
                 weights = _weigh(plan)
-                uids = dict.fromkeys(await _by_words(session, plan, weights, selector, now))
+                lexical = await _by_words(session, plan, weights, selector, now)
+                candidates = await _confirm(session, {}, lexical, weights, None, selector, now)
             mode = Mode.LEXICAL
-        if vector is not None:
-            with stage("dense"):
-                limit = CANDIDATES_PER_LEG + (origin is not None)
-                uids |= dict.fromkeys(await session.dense_candidates(plan, vector, selector, now=now, limit=limit))
+        by_words = {match.uid for match in lexical}
+        others = {uid: similarity for uid, similarity in dense.items() if uid not in by_words}
+        candidates += await _confirm(session, others, [], weights, vector, selector, now)
         if origin is not None:
-            uids.pop(origin.uid, None)
-        with stage("confirm"):
-            candidates = await session.confirm(list(uids), weights, vector, selector, now=now)
+            candidates = [candidate for candidate in candidates if candidate.uid != origin.uid]
         with stage("rank"):
             ranked, below_threshold = _cut(candidates, mode, query)
         with stage("hydrate"):
@@ -173,16 +168,70 @@ async def _recall(
     return ranked, hydrated, below_threshold, degraded
 
 
+async def _origin(session: ReadSession, query: FindQuery) -> Memory | None:
+    """The memory whose likes are wanted, if one is."""
+    if not query.similar_to:
+        return None
+    origin = (await session.memories_by_id([query.similar_to])).get(query.similar_to)
+    if origin is None:
+        raise writing.not_found(query.similar_to)
+    return origin
+
+
+def _not_embedded(origin: Memory | None, mode: Mode) -> str:
+    """How an answer without the dense leg is worse than it should be."""
+    if origin is None:
+        return "embedder: unavailable, found by words only"
+    if mode is Mode.SEMANTIC:
+        raise FailedPreconditionError(
+            f"The memory {origin.id} is not embedded yet; use HYBRID or LEXICAL for now.",
+            reason="NOT_EMBEDDED",
+            subject=origin.id,
+        )
+    return f"{origin.id}: not embedded yet, found by words only"
+
+
 async def _by_words(
     session: ReadSession, plan: RecallPlan, weights: TermWeights, selector: Selector, now: datetime
-) -> list[UUID]:
+) -> list[LexicalMatch]:
     if not weights.terms:
         return []
-    return await session.lexical_candidates(plan, weights, selector, now=now, limit=CANDIDATES_PER_LEG)
+    with stage("lexical"):
+        return await session.lexical_candidates(plan, weights, selector, now=now, limit=CANDIDATES_PER_LEG)
+
+
+async def _confirm(
+    session: ReadSession,
+    dense: dict[UUID, float | None],
+    lexical: list[LexicalMatch],
+    weights: TermWeights,
+    vector: Vector | None,
+    selector: Selector,
+    now: datetime,
+) -> list[Candidate]:
+    with stage("confirm"):
+        return await session.confirm(dense, lexical, weights, vector, selector, now=now)
+
+
+async def _by_meaning(
+    services: Services,
+    plan: RecallPlan,
+    embedding: asyncio.Task[Vector | None],
+    known_vector: Vector | None,
+    selector: Selector,
+    now: datetime,
+) -> dict[UUID, float | None]:
+    vector = known_vector if known_vector is not None else await embedding
+    if vector is None:
+        return {}
+    with stage("dense"):
+        # One more than needed: the memory that is its own nearest neighbour is no answer.
+        limit = CANDIDATES_PER_LEG + (known_vector is not None)
+        return await services.vectors.search(plan.space_id, plan.buckets, vector, selector, now=now, limit=limit)
 
 
 def _weigh(plan: RecallPlan) -> TermWeights:
-    """Inverse document frequencies as BM25 has them, and the rarest terms with at most 2,000 matches between them."""
+    """Inverse document frequencies as BM25 has them, and the rarest terms with at most 1,000 matches between them."""
     weights = []
     rarest: list[str] = []
     matches = 0
@@ -192,7 +241,7 @@ def _weigh(plan: RecallPlan) -> TermWeights:
         if not rarest or matches + frequency <= MAX_MATCHES:
             rarest.append(term)
             matches += frequency
-    average_length = plan.total_length / plan.documents if plan.documents else 1.0
+    average_length = max(1.0, plan.total_length / plan.documents) if plan.documents else 1.0
     return TermWeights(plan.terms, tuple(weights), tuple(rarest), average_length)
 
 

@@ -9,6 +9,7 @@ from lorebank_server.domain.memory import Memory, Relation
 from lorebank_server.domain.principal import Principal
 from lorebank_server.operations import writing
 from lorebank_server.operations.services import Services
+from lorebank_server.ports.storage import ReadSession
 
 MAX_HOPS = 3
 DEFAULT_NODES = 100
@@ -50,7 +51,7 @@ class GraphResult:
     Attributes:
         nodes: By distance, then weight (highest first), then id.
         edges: By source, type and target.
-        truncated: Whether there was more than ``max_nodes`` or the fan-in bound let through.
+        truncated: Whether there was more than ``max_nodes`` or the bound of 50 edges a node let through.
     """
 
     nodes: tuple[Node, ...]
@@ -60,6 +61,8 @@ class GraphResult:
 
 async def graph(services: Services, principal: Principal, query: GraphQuery) -> GraphResult:
     """Walk relations in both directions from the given memories, through what the caller may see only.
+
+    What is reached is active or superseded, not stale and not over; the starting points may be anything.
 
     Raises:
         NotFoundError: A starting point is not there, or not visible to the caller.
@@ -74,39 +77,44 @@ async def graph(services: Services, principal: Principal, query: GraphQuery) -> 
             if memory_id not in starts:
                 raise writing.not_found(memory_id)
         reached: dict[UUID, tuple[int, float]] = {starts[i].uid: (0, 1.0) for i in ids[:maximum]}
-        edges: dict[str, tuple[Relation, UUID, UUID]] = {}
         truncated = len(ids) > maximum
         frontier = list(reached)
-        for distance in range(1, query.hops + 2):
-            bound = _EDGES_PER_NODE * max(1, len(frontier))
-            rows = await session.relations_of(
-                frontier, types=query.relation_types, min_strength=query.min_strength, limit=bound + 1
-            )
-            truncated = truncated or (len(rows) > bound and distance <= query.hops)
+        for distance in range(1, query.hops + 1):
+            rows, more = await _edges(session, query, frontier)
             found: dict[UUID, float] = {}
-            for relation, source, target in rows[:bound]:
-                edges[relation.id] = (relation, source, target)
+            for relation, source, target in rows:
                 for here, there in ((source, target), (target, source)):
                     if here in reached and there not in reached:
                         weight = reached[here][1] * relation.strength
                         found[there] = max(found.get(there, 0.0), weight)
-            if distance > query.hops:
-                break
             room = maximum - len(reached)
             nearest = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))
-            truncated = truncated or len(nearest) > room
+            truncated = truncated or more or len(nearest) > room
             frontier = [uid for uid, _ in nearest[:room]]
             reached |= {uid: (distance, weight) for uid, weight in nearest[:room]}
             if not frontier:
                 break
+        edges, more = await _edges(session, query, list(reached), among=True)
+        truncated = truncated or more
         memories = await session.memories_by_uid(list(reached))
     nodes = [Node(memories[uid], *place) for uid, place in reached.items() if uid in memories]
     nodes.sort(key=lambda node: (node.distance, -node.weight, node.memory.id))
     inside = {node.memory.uid for node in nodes}
-    kept = [relation for relation, source, target in edges.values() if source in inside and target in inside]
+    kept = [relation for relation, source, target in edges if source in inside and target in inside]
     return GraphResult(
         tuple(nodes), tuple(sorted(kept, key=lambda edge: (edge.source, edge.type, edge.target))), truncated
     )
+
+
+async def _edges(
+    session: ReadSession, query: GraphQuery, uids: list[UUID], *, among: bool = False
+) -> tuple[list[tuple[Relation, UUID, UUID]], bool]:
+    """The strongest edges at these memories, and whether there are more."""
+    bound = _EDGES_PER_NODE * len(uids)
+    rows = await session.relations_of(
+        uids, types=query.relation_types, min_strength=query.min_strength, limit=bound + 1, among=among
+    )
+    return rows[:bound], len(rows) > bound
 
 
 def _check(query: GraphQuery) -> None:

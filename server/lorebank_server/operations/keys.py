@@ -7,9 +7,9 @@ from lorebank_server.domain import limits
 from lorebank_server.domain.errors import AbortedError, InvalidArgumentError, NotFoundError
 from lorebank_server.domain.ids import hash_secret, new_key_secret, new_short_id
 from lorebank_server.domain.keys import ApiKey
-from lorebank_server.domain.principal import Principal, Role
+from lorebank_server.domain.principal import Principal
 from lorebank_server.operations import paging
-from lorebank_server.operations.authenticate import require_role
+from lorebank_server.operations.authenticate import require_governor
 from lorebank_server.operations.services import Services
 from lorebank_server.operations.spaces import get_space
 from lorebank_server.ports.administration import Administration
@@ -29,7 +29,7 @@ async def issue_key(
         NotFoundError: The space is not there, or not the caller's.
         InvalidArgumentError: A field is at fault.
     """
-    require_role(principal, Role.ADMIN)
+    require_governor(principal)
     space = await get_space(administration, principal, space_id)
     limits.check_text("key.display_name", key.display_name, maximum=limits.MAX_NAME_CHARS)
     limits.check_text("key.owner", key.owner, maximum=limits.MAX_NAME_CHARS)
@@ -54,7 +54,7 @@ async def list_keys(
     services: Services, principal: Principal, space_id: str, *, page_size: int, page_token: str
 ) -> tuple[list[ApiKey], str]:
     """A page of a space's keys in the order of their ids, without secrets."""
-    require_role(principal, Role.ADMIN)
+    require_governor(principal)
     space = await get_space(services.administration, principal, space_id)
     size = paging.page_size(page_size)
     position = paging.decode(page_token, query=["keys", space.id])
@@ -71,7 +71,7 @@ async def revoke_key(services: Services, principal: Principal, space_id: str, ke
     Raises:
         NotFoundError: The space or the key is not there, or not the caller's.
     """
-    require_role(principal, Role.ADMIN)
+    require_governor(principal)
     space = await get_space(services.administration, principal, space_id)
     revoked = await services.administration.revoke_key(principal, space, key_id, time=services.clock())
     if revoked is None:

@@ -25,7 +25,8 @@ def page_size(requested: int) -> int:
 
 def encode(position: dict[str, Any], *, query: Any) -> str:
     """A token that continues ``query`` (a JSON value) at ``position``."""
-    text = json.dumps({"q": digest(query)[:16], **position}, separators=(",", ":"))
+    sealed = {"q": _mark(query), "s": _mark([query, position]), **position}
+    text = json.dumps(sealed, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -33,18 +34,25 @@ def decode(token: str, *, query: Any) -> dict[str, Any] | None:
     """The position in a token, or None for the empty token of a first page.
 
     Raises:
-        InvalidArgumentError: It is no token, or one of another query.
+        InvalidArgumentError: It is no token, one that was changed, or one of another query.
     """
     if not token:
         return None
     try:
         position = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        continues = position.pop("q")
-    except (binascii.Error, ValueError, KeyError, AttributeError, TypeError):
+        continues, seal = position.pop("q"), position.pop("s")
+        intact = seal == _mark([query, position])
+    except (binascii.Error, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise _refused("is not one that this server gave") from None
-    if continues != digest(query)[:16]:
+    if continues != _mark(query):
         raise _refused("belongs to another query")
+    if not intact:
+        raise _refused("is not one that this server gave")
     return dict(position)
+
+
+def _mark(value: Any) -> str:
+    return digest(value)[:16]
 
 
 def _refused(why: str) -> InvalidArgumentError:

@@ -50,10 +50,12 @@ async def update_memory(services: Services, principal: Principal, command: Updat
     limits.check_text("reason", command.reason, maximum=limits.MAX_REASON_CHARS)
     now = services.clock()
     async with services.storage.reading(principal) as session:
+        # The memory first: had a twin of this request changed it before, its answer is there when it is looked for.
+        found = (await session.memories_by_id([command.id])).get(command.id)
         answered = await _answered(session, command)
         if answered is not None:
             return answered
-        current = await _editable(session, principal, command)
+        current = _editable(found, principal, command)
         draft = _edited(services, principal, session.space, current, command)
     text = fingerprints.indexed_text(draft, current.create_time)
     new_text = None
@@ -131,6 +133,7 @@ async def undelete_memory(services: Services, principal: Principal, *, id: str, 
                 subject=memory.id,
                 metadata={"superseded_by": head.id},
             )
+        await writing.refuse_taken_key(session, writing.natural_key(memory.draft, memory.owner), besides=memory.id)
         return await _change_state(services, principal, session, memory, Change.UNDELETE)
 
     return await writing.transact(services, principal, body)
@@ -226,6 +229,8 @@ async def _change_state(
         delete_time=now if deleted else None,
         keep_successor=deleted,
     )
+    if memory.superseded_by and not deleted:
+        await session.unlink_superseded(memory.uid)
     await session.revise(revision)
     return (await session.memories_by_id([memory.id]))[memory.id]
 
@@ -242,8 +247,7 @@ async def _answered(session: ReadSession, command: UpdateCommand) -> tuple[Memor
     return updated, previous
 
 
-async def _editable(session: ReadSession, principal: Principal, command: UpdateCommand) -> Memory:
-    memory = (await session.memories_by_id([command.id])).get(command.id)
+def _editable(memory: Memory | None, principal: Principal, command: UpdateCommand) -> Memory:
     if memory is None:
         raise writing.not_found(command.id)
     if memory.draft.scope is Scope.GLOBAL:

@@ -11,7 +11,7 @@ MAX_SELECTOR_ENTRIES = 500
 
 
 def resolve(selector: Selector, vocabulary: Vocabulary) -> Selector:
-    """Check a selector, and turn categories into full slugs and tags into their normal form.
+    """Check a selector; categories become full slugs, tags take their normal form, subjects lose their case.
 
     Raises:
         InvalidArgumentError: A field is at fault.
@@ -37,6 +37,8 @@ def resolve(selector: Selector, vocabulary: Vocabulary) -> Selector:
     return replace(
         selector,
         categories=tuple(vocabulary.category(slug, field="selector.categories").slug for slug in selector.categories),
+        # As written too, for databases whose lower() knows ASCII alone.
+        subjects=tuple(dict.fromkeys(form for name in selector.subjects for form in (name, name.lower()))),
         tags_all=limits.tags("selector.tags_all", selector.tags_all),
         tags_any=limits.tags("selector.tags_any", selector.tags_any),
     )

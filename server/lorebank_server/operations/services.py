@@ -10,6 +10,7 @@ from lorebank_server.ports.administration import Administration
 from lorebank_server.ports.embedder import Embedder
 from lorebank_server.ports.storage import Storage
 from lorebank_server.ports.usage import UsageRecorder
+from lorebank_server.ports.vector_index import VectorIndex
 
 
 def utc_now() -> datetime:
@@ -29,6 +30,7 @@ class Services:
     storage: Storage
     administration: Administration
     embedder: Embedder
+    vectors: VectorIndex
     vocabulary: Vocabulary
     usage: UsageRecorder
     new_uid: Callable[[], UUID]

@@ -11,10 +11,10 @@ from lorebank_server.domain.errors import (
     InvalidArgumentError,
     PermissionDeniedError,
 )
-from lorebank_server.domain.principal import OPERATOR_SPACE, Principal, Role
+from lorebank_server.domain.principal import OPERATOR_SPACE, Principal
 from lorebank_server.domain.space import Space
 from lorebank_server.operations import paging
-from lorebank_server.operations.authenticate import require_role, space_not_found
+from lorebank_server.operations.authenticate import require_governor, space_not_found
 from lorebank_server.operations.services import Services
 from lorebank_server.ports.administration import Administration
 
@@ -79,7 +79,7 @@ async def create_space(services: Services, principal: Principal, space: Space) -
         AlreadyExistsError: The id is taken.
         InvalidArgumentError: A field is at fault.
     """
-    require_role(principal, Role.ADMIN)
+    require_governor(principal)
     if not principal.is_operator:
         raise PermissionDeniedError(
             f"Only admins of the space {OPERATOR_SPACE!r} create spaces.", reason="OPERATOR_REQUIRED"
@@ -133,7 +133,7 @@ async def update_space(
         AbortedError: The etag is stale.
         InvalidArgumentError: A field is at fault.
     """
-    require_role(principal, Role.ADMIN)
+    require_governor(principal)
     current = await get_space(services.administration, principal, space_id)
     stale = AbortedError(
         f"The space {current.id} has changed since you read it. Get it again, then retry with its new etag.",
@@ -163,7 +163,7 @@ async def delete_space(
         NotFoundError: It is not there, or not the caller's.
         FailedPreconditionError: It is the operators' own, or has changed since the digest was given.
     """
-    require_role(principal, Role.ADMIN)
+    require_governor(principal)
     space = await get_space(services.administration, principal, space_id)
     if space.id == OPERATOR_SPACE:
         raise FailedPreconditionError(

@@ -155,18 +155,12 @@ async def _rehearse(
     try:
         if await _settle_known(session, [item], rehearsal):
             await writing.resolve_links(session, item.links)
-            await _check_key(session, item.key)
+            await writing.refuse_taken_key(session, item.key)
             new = writing.new_memory(item.prepared, None, services=services, principal=principal, now=now)
             return StoreResult(writing.as_memory(new, space=session.space), Result.CREATED)
     except LorebankError as error:
         return error
     return rehearsal[item.position]
-
-
-async def _check_key(session: ReadSession, key: NaturalKey | None) -> None:
-    holders = await session.key_holders([key] if key else [])
-    if key in holders:
-        raise writing.key_taken(key, holders[key])
 
 
 async def _settle_known(

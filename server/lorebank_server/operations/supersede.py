@@ -58,10 +58,11 @@ async def supersede(services: Services, principal: Principal, command: Supersede
     limits.check_text("reason", command.reason, maximum=limits.MAX_REASON_CHARS)
     now = services.clock()
     async with services.storage.reading(principal) as session:
+        # The targets first: had a twin of this request changed them before, its answer is there when it is looked for.
+        targets = await session.memories_by_id(ids)
         answered = await _answered(session, command)
         if answered is not None:
             return answered
-        targets = await session.memories_by_id(ids)
         _check_targets(principal, ids, targets)
         prepared = _prepare(services, principal, session, command.draft, targets[ids[0]], now)
     (vector,) = await writing.embed(services, [prepared.text])
@@ -97,6 +98,9 @@ def _prepare(
         subject=draft.subject or old.subject,
     )
     completed = writing.complete(inherited, principal=principal, space=session.space, vocabulary=services.vocabulary)
+    if completed.scope is old.scope and not draft.project:
+        # A credential bound to a project must not take from everybody else what they saw.
+        completed = replace(completed, project=old.project)
     return writing.prepare(completed, space=session.space, vocabulary=services.vocabulary, now=now)
 
 
@@ -156,6 +160,7 @@ async def _replace(
                 conversation=provenance.conversation,
             )
         )
+    await writing.refuse_taken_key(session, writing.natural_key(new.draft, principal.owner))
     await session.insert([new])
     ids = [memory.id for memory in old]
     after = await session.memories_by_id(ids)

@@ -73,11 +73,9 @@ async def vote(services: Services, principal: Principal, command: VoteCommand) -
             if answer is not None:
                 writing.check_request_hash(answer, command.request_hash)
                 return await _in_order(session, ids)
-        memories = await session.memories_by_id(ids)
+        memories = await session.lock_memories(ids)
         for ballot in command.ballots:
             _check_votable(ballot, memories)
-        # The rows of GLOBAL memories are not the voter's to lock, so names stand for them.
-        await session.lock(sorted(f"standing:{memory.uid}" for memory in memories.values()))
         for ballot in command.ballots:
             await _cast(session, memories[ballot.id], ballot, command.run, now)
         await _recount(services, session, [memories[i] for i in ids])

@@ -184,6 +184,16 @@ def key_taken(key: NaturalKey, holder: str) -> AlreadyExistsError:
     )
 
 
+async def refuse_taken_key(session: ReadSession, key: NaturalKey | None, *, besides: str = "") -> None:
+    """Refuse a natural key that a living memory holds, naming it, unless that is the memory ``besides``.
+
+    A holder that comes in between is met by the unique index, whose error knows no name.
+    """
+    holders = await session.key_holders([key] if key else [])
+    if key in holders and holders[key] != besides:
+        raise key_taken(key, holders[key])
+
+
 async def resolve_links(
     session: ReadSession, links: Sequence[Link], *, known: Mapping[str, Memory] | None = None
 ) -> tuple[NewRelation, ...]:

@@ -78,7 +78,7 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True)
 class NewText:
-    """The part of a revision that search sees, when it changed."""
+    """The part of a revision that search sees, when it changed; without a vector the old one is dropped."""
 
     text: str
     text_hash: bytes
@@ -156,11 +156,13 @@ class RecallPlan:
     """What a query means in this space for this caller, before any candidate is looked for.
 
     Attributes:
+        space_id: Number of the space.
         buckets: The sets of memories that the caller may read and the selector selects.
         terms: Lexemes of the query, rarest first.
         frequencies: Document frequency of each term.
     """
 
+    space_id: int
     buckets: tuple[int, ...]
     terms: tuple[str, ...]
     frequencies: tuple[int, ...]
@@ -180,6 +182,15 @@ class TermWeights:
     weights: tuple[float, ...]
     rarest: tuple[str, ...]
     average_length: float
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalMatch:
+    """A candidate of the lexical leg with its BM25 score and the query's lexemes in it, in alphabetical order."""
+
+    uid: UUID
+    score: float
+    matched: tuple[str, ...]
 
 
 class ReadSession(Protocol):
@@ -224,9 +235,13 @@ class ReadSession(Protocol):
         ...
 
     async def relations_of(
-        self, uids: Sequence[UUID], *, types: Sequence[str], min_strength: float, limit: int
+        self, uids: Sequence[UUID], *, types: Sequence[str], min_strength: float, limit: int, among: bool = False
     ) -> list[tuple[Relation, UUID, UUID]]:
-        """Edges at any of ``uids`` whose ends are both visible, with source and target uid, ordered by id."""
+        """Edges between visible memories with an end in ``uids``, or with both ends there if ``among``.
+
+        An end outside of ``uids`` is active or superseded, not stale and not over. Each edge comes with the uids of
+        source and target, strongest first, ties by id.
+        """
         ...
 
     async def answers(self, request_ids: Sequence[str]) -> dict[str, Answer]:
@@ -247,26 +262,21 @@ class ReadSession(Protocol):
 
     async def lexical_candidates(
         self, plan: RecallPlan, weights: TermWeights, selector: Selector, *, now: datetime, limit: int
-    ) -> list[UUID]:
+    ) -> list[LexicalMatch]:
         """The lexical leg: at most ``limit`` memories by words, best first."""
-        ...
-
-    async def dense_candidates(
-        self, plan: RecallPlan, vector: Vector, selector: Selector, *, now: datetime, limit: int
-    ) -> list[UUID]:
-        """The dense leg: the ``limit`` nearest selected memories by cosine, nearest first."""
         ...
 
     async def confirm(
         self,
-        uids: Sequence[UUID],
+        dense: Mapping[UUID, float | None],
+        lexical: Sequence[LexicalMatch],
         weights: TermWeights,
         vector: Vector | None,
         selector: Selector,
         *,
         now: datetime,
     ) -> list[Candidate]:
-        """Those of ``uids`` that are visible and selected, each with both exact scores."""
+        """Those of ``dense`` and ``lexical`` that are visible and selected, each with both exact scores."""
         ...
 
     async def vector_of(self, uid: UUID) -> Vector | None:
@@ -282,7 +292,7 @@ class WriteSession(ReadSession, Protocol):
         ...
 
     async def lock_memories(self, ids: Sequence[str]) -> dict[str, Memory]:
-        """As ``memories_by_id``, holding the rows, taken in one fixed order."""
+        """As ``memories_by_id``, held against every other writer of these memories until the transaction ends."""
         ...
 
     async def insert(self, memories: Sequence[NewMemory]) -> None:
@@ -304,6 +314,10 @@ class WriteSession(ReadSession, Protocol):
 
     async def cast(self, ballots: Sequence[BallotRecord]) -> None:
         """Record ballots; one that exists already gets the new reason."""
+        ...
+
+    async def unlink_superseded(self, memory: UUID) -> None:
+        """Remove the edge from whatever superseded this memory."""
         ...
 
     async def withdraw(self, memory: UUID, run: str, signals: Sequence[int]) -> None:

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-import asyncpg
 from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
 from lorebank_server.domain.errors import LorebankError
 from lorebank_server.domain.fingerprints import indexed_text
 from lorebank_server.ports.embedder import Embedder
+from lorebank_server.postgres.connection import owner_connection
 from lorebank_server.postgres.rows import decode_draft
 from lorebank_server.postgres.statements import statements
 
@@ -27,8 +27,7 @@ async def adopt_model(dsn: str, embedder: Embedder) -> int:
     Raises:
         EmbeddingModelMismatchError: There are vectors of another model.
     """
-    connection = await asyncpg.connect(dsn, timeout=10.0)
-    try:
+    async with owner_connection(dsn) as connection:
         others = await connection.fetch(statements("embedding_models")["others"], embedder.model, embedder.dimensions)
         if others:
             stored = ", ".join(f"{row['model']} ({row['dimensions']} dimensions)" for row in others)
@@ -40,8 +39,6 @@ async def adopt_model(dsn: str, embedder: Embedder) -> int:
                 reason="EMBEDDING_MODEL_MISMATCH",
             )
         return await _number(connection, embedder)
-    finally:
-        await connection.close()
 
 
 async def reindex(dsn: str, embedder: Embedder, *, progress: Callable[[int, int], None]) -> int:
@@ -55,8 +52,7 @@ async def reindex(dsn: str, embedder: Embedder, *, progress: Callable[[int, int]
     Returns:
         How many memories were embedded.
     """
-    connection = await asyncpg.connect(dsn, timeout=10.0)
-    try:
+    async with owner_connection(dsn) as connection:
         await register_vector(connection)
         sql = statements("embedding_models")
         number = await _number(connection, embedder)
@@ -76,8 +72,6 @@ async def reindex(dsn: str, embedder: Embedder, *, progress: Callable[[int, int]
             done += len(rows)
             progress(done, total)
         return done
-    finally:
-        await connection.close()
 
 
 async def _number(connection: Any, embedder: Embedder) -> int:

@@ -33,7 +33,8 @@ async def translated() -> AsyncIterator[None]:
         StorageUnavailableError: Postgres is away, going down or out of room.
         AlreadyExistsError: A natural key is taken.
         IdTakenError: A freshly drawn id is taken.
-        WriteConflictError: Postgres chose this transaction to resolve a deadlock.
+        WriteConflictError: Postgres chose this transaction to resolve a deadlock, or what it refers to was deleted
+            meanwhile; running it again says which.
     """
     try:
         yield
@@ -47,10 +48,11 @@ async def translated() -> AsyncIterator[None]:
                 reason="KEY_TAKEN",
             ) from None
         raise
-    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.ForeignKeyViolationError):
         raise WriteConflictError from None
     except _AWAY as error:
         raise StorageUnavailableError(
-            "The database does not answer for now; nothing was written. Try again shortly.",
+            "The database does not answer for now. Try again shortly; under the same request_id nothing is written "
+            "twice.",
             reason="STORAGE_UNAVAILABLE",
         ) from error

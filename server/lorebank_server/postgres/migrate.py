@@ -9,6 +9,7 @@ import asyncpg
 
 from lorebank_server.domain.errors import LorebankError
 from lorebank_server.domain.space import Space
+from lorebank_server.postgres.connection import owner_connection
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _LOCK = 7_305_808_869_228_536_142
@@ -54,14 +55,13 @@ async def migrate(dsn: str, *, first_space: Space, only_check: bool = False) -> 
 
     Raises:
         SchemaError: The database is newer than this server, or lacks pgvector.
+        DatabaseRefusedError: The role may not enter the database or make the schema.
+        StorageUnavailableError: Postgres is away.
     """
-    connection = await asyncpg.connect(dsn, timeout=10.0)
-    try:
+    async with owner_connection(dsn) as connection:
         await connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'; set statement_timeout = 0")
         await connection.execute("select pg_advisory_lock($1)", _LOCK)
         return await _apply(connection, first_space=first_space, only_check=only_check)
-    finally:
-        await connection.close()
 
 
 async def _apply(connection: Any, *, first_space: Space, only_check: bool) -> list[Migration]:

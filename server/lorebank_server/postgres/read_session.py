@@ -1,6 +1,6 @@
 """Reads on behalf of one principal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,12 +12,14 @@ from pgvector import HalfVector
 
 from lorebank_server.domain.memory import Change, Memory, Relation, Revision, Scope, State
 from lorebank_server.domain.principal import Principal
+from lorebank_server.domain.quality import Standing, assess
 from lorebank_server.domain.ranking import Candidate
 from lorebank_server.domain.selector import Selector
 from lorebank_server.domain.space import Space
 from lorebank_server.ports.embedder import Vector
 from lorebank_server.ports.storage import (
     Answer,
+    LexicalMatch,
     Match,
     NaturalKey,
     OrderBy,
@@ -25,7 +27,7 @@ from lorebank_server.ports.storage import (
     RecallPlan,
     TermWeights,
 )
-from lorebank_server.postgres.rows import decode_draft, memory_from, quality_from, uuid_of
+from lorebank_server.postgres.rows import decode_draft, memory_from
 from lorebank_server.postgres.statements import statements
 
 ANSWERS_KEPT = timedelta(hours=24)
@@ -79,8 +81,8 @@ class PostgresReadSession:
             self._memories["listed"],
             self._space.number,
             buckets,
-            *self._standing_arguments(selector, now),
-            *_selection(selector),
+            *standing_arguments(selector, now),
+            *selection(selector),
             str(order_by),
             self._space.quality_policy,
             after.value if after else None,
@@ -88,12 +90,12 @@ class PostgresReadSession:
             limit,
             descending,
         )
-        return [(memory_from(row, self._space, now), Position(row["value"], uuid_of(row["uid"]))) for row in rows]
+        return [(memory_from(row, self._space, now), Position(row["value"], row["uid"])) for row in rows]
 
     async def count_memories(self, selector: Selector, *, now: datetime) -> int:
         """How many memories are selected."""
         buckets = await self._visible_buckets(selector)
-        arguments = [*self._standing_arguments(selector, now), *_selection(selector)]
+        arguments = [*standing_arguments(selector, now), *selection(selector)]
         count = await self._connection.fetchval(self._memories["counted"], self._space.number, buckets, *arguments)
         return int(count)
 
@@ -106,12 +108,12 @@ class PostgresReadSession:
         return [_revision(row, current) for row in rows]
 
     async def relations_of(
-        self, uids: Sequence[UUID], *, types: Sequence[str], min_strength: float, limit: int
+        self, uids: Sequence[UUID], *, types: Sequence[str], min_strength: float, limit: int, among: bool = False
     ) -> list[tuple[Relation, UUID, UUID]]:
-        """Edges at any of ``uids`` whose ends are both visible, strongest first, ties by id."""
+        """Edges between what is visible, with one end or, ``among`` them, both ends in ``uids``; strongest first."""
         if not uids:
             return []
-        rows = await self._rows("relations_of", list(uids), list(types), min_strength, limit)
+        rows = await self._rows("relations_of", list(uids), list(types), min_strength, limit, self._now, among)
         return [
             (
                 Relation(
@@ -123,8 +125,8 @@ class PostgresReadSession:
                     context=row["context"],
                     create_time=row["create_time"],
                 ),
-                uuid_of(row["source"]),
-                uuid_of(row["target"]),
+                row["source"],
+                row["target"],
             )
             for row in rows
         ]
@@ -158,12 +160,13 @@ class PostgresReadSession:
         """Resolve visibility and the query's terms."""
         buckets = await self._visible_buckets(selector)
         if not text:
-            return RecallPlan(tuple(buckets), (), (), 0, 0)
+            return RecallPlan(self._space.number, tuple(buckets), (), (), 0, 0)
         row = await self._connection.fetchrow(
             self._recall["plan"], self._space.number, text, self._space.language, buckets
         )
         rarest_first = sorted(zip(row["frequencies"], row["terms"], strict=True))
         return RecallPlan(
+            space_id=self._space.number,
             buckets=tuple(buckets),
             terms=tuple(term for _, term in rarest_first),
             frequencies=tuple(frequency for frequency, _ in rarest_first),
@@ -173,76 +176,73 @@ class PostgresReadSession:
 
     async def lexical_candidates(
         self, plan: RecallPlan, weights: TermWeights, selector: Selector, *, now: datetime, limit: int
-    ) -> list[UUID]:
+    ) -> list[LexicalMatch]:
         """The lexical leg: at most ``limit`` memories by words, best first."""
         rows = await self._connection.fetch(
             self._recall["lexical_candidates"],
             self._space.number,
             list(plan.buckets),
-            *self._standing_arguments(selector, now),
-            *_selection(selector),
+            *standing_arguments(selector, now),
+            *selection(selector),
             list(weights.rarest),
             list(weights.terms),
             list(weights.weights),
             weights.average_length,
             limit,
         )
-        return [uuid_of(row["uid"]) for row in rows]
-
-    async def dense_candidates(
-        self, plan: RecallPlan, vector: Vector, selector: Selector, *, now: datetime, limit: int
-    ) -> list[UUID]:
-        """The dense leg: the ``limit`` nearest selected memories by cosine, nearest first, found exactly."""
-        arguments = [self._space.number, list(plan.buckets), *self._standing_arguments(selector, now)]
-        if selector.plain:
-            rows = await self._connection.fetch(self._recall["dense_candidates"], *arguments, HalfVector(vector), limit)
-        else:
-            rows = await self._connection.fetch(
-                self._recall["dense_candidates_selected"],
-                *arguments,
-                *_selection(selector),
-                HalfVector(vector),
-                limit,
-            )
-        return [uuid_of(row["uid"]) for row in rows]
+        return [LexicalMatch(row["uid"], row["score"], tuple(sorted(row["matched"]))) for row in rows]
 
     async def confirm(
         self,
-        uids: Sequence[UUID],
+        dense: Mapping[UUID, float | None],
+        lexical: Sequence[LexicalMatch],
         weights: TermWeights,
         vector: Vector | None,
         selector: Selector,
         *,
         now: datetime,
     ) -> list[Candidate]:
-        """Those of ``uids`` that are visible and selected, each with both exact scores."""
+        """Those of ``dense`` and ``lexical`` that are visible and selected, each with both exact scores.
+
+        The scores that a leg gave are taken as they are; the missing ones are computed here.
+        """
+        words = {match.uid: match for match in lexical}
+        uids = [*words, *(uid for uid in dense if uid not in words)]
         if not uids:
             return []
-        states, _, fresh_at = self._standing_arguments(selector, now)
+        states, _, fresh_at = standing_arguments(selector, now)
         rows = await self._connection.fetch(
             self._recall["confirm"],
             self._space.number,
-            list(uids),
+            uids,
             states,
             fresh_at,
-            *_selection(selector),
+            *selection(selector),
             list(weights.terms),
             list(weights.weights),
-            max(weights.average_length, 1.0),
+            weights.average_length,
+            [uid for uid in uids if dense.get(uid) is None] if vector is not None else [],
             HalfVector(vector) if vector is not None else None,
+            [uid for uid in uids if uid not in words],
             now,
         )
-        return [
-            Candidate(
-                uid=uuid_of(row["uid"]),
-                id=row["id"],
-                similarity=row["similarity"],
-                lexical=row["lexical"],
-                quality=quality_from(row, self._space, now),
-                matched=tuple(sorted(row["matched"] or ())),
-            )
-            for row in rows
-        ]
+        return [self._candidate(row, dense, words, now) for row in rows]
+
+    def _candidate(
+        self, row: Any, dense: Mapping[UUID, float | None], words: Mapping[UUID, LexicalMatch], now: datetime
+    ) -> Candidate:
+        uid = row["uid"]
+        similarity = dense.get(uid)
+        match = words.get(uid)
+        standing = Standing(self._space.quality_policy, row["reputation"], row["half_life_days"], row["reference_time"])
+        return Candidate(
+            uid=uid,
+            id=row["id"],
+            similarity=row["similarity"] if similarity is None else similarity,
+            lexical=row["lexical"] if match is None else match.score,
+            quality=assess(standing, now=now, stale_threshold=self._space.stale_threshold),
+            matched=tuple(sorted(row["matched"] or ())) if match is None else match.matched,
+        )
 
     async def vector_of(self, uid: UUID) -> Vector | None:
         """The stored vector of a visible memory, or None while it has none."""
@@ -268,10 +268,10 @@ class PostgresReadSession:
             )
         )
 
-    @staticmethod
-    def _standing_arguments(selector: Selector, now: datetime) -> tuple[list[int] | None, datetime, datetime | None]:
-        """States, the time, and the time past which a memory must become stale to count as fresh."""
-        return _numbers(selector.states), now, None if selector.include_stale else now
+
+def standing_arguments(selector: Selector, now: datetime) -> tuple[list[int] | None, datetime, datetime | None]:
+    """States, the time, and the time past which a memory must become stale to count as fresh."""
+    return _numbers(selector.states), now, None if selector.include_stale else now
 
 
 def _revision(row: Any, current: Memory) -> Revision:
@@ -296,7 +296,7 @@ def _revision(row: Any, current: Memory) -> Revision:
     )
 
 
-def _selection(selector: Selector) -> tuple[Any, ...]:
+def selection(selector: Selector) -> tuple[Any, ...]:
     """The arguments of the SQL function ``selects``, in its order."""
     return (
         _numbers(selector.kinds),

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -19,7 +18,8 @@ FOREVER = datetime.max.replace(tzinfo=UTC)
 def encode_draft(draft: Draft) -> str:
     """The JSON of a draft, without what is empty or at its default."""
     values = msgspec.to_builtins(draft, str_keys=True, builtin_types=(datetime,), enc_hook=None)
-    kept = {name: value for name, value in values.items() if value not in (None, "", [], {}, False, 0)}
+    # Every float is an author's claim, and a claim of 0 is not the absence of one.
+    kept = {name: value for name, value in values.items() if value or isinstance(value, float)}
     return msgspec.json.encode(kept).decode()
 
 
@@ -68,7 +68,7 @@ def memory_from(row: Mapping[str, Any], space: Space, now: datetime) -> Memory:
     """A memory from a row of the view that ``memories.sql`` selects."""
     return Memory(
         id=row["id"],
-        uid=uuid_of(row["uid"]),
+        uid=row["uid"],
         draft=decode_draft(row["body"]),
         owner=row["owner"],
         state=State(row["state"]),
@@ -83,11 +83,6 @@ def memory_from(row: Mapping[str, Any], space: Space, now: datetime) -> Memory:
         supersedes=tuple(row["supersedes"] or ()),
         superseded_by=row["superseded_by_id"] or "",
     )
-
-
-def uuid_of(value: Any) -> UUID:
-    """A plain UUID from the driver's own subclass of it."""
-    return UUID(int=value.int)
 
 
 def never(moment: datetime | None) -> datetime:

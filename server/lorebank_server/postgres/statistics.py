@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 class StatisticsRefresher:
-    """Rebuilds the snapshots of buckets that changed by a tenth, in spaces of at least 2,000 memories."""
+    """Rebuilds the snapshots of buckets that changed by a tenth; a bucket gets one at 2,000 memories."""
 
     def __init__(self, dsn: str) -> None:
         """Connect as the owner of the schema: a snapshot covers what no single caller may read."""
@@ -34,6 +34,7 @@ class StatisticsRefresher:
                     async with translated():
                         if connection is None or connection.is_closed():
                             connection = await asyncpg.connect(self._dsn, timeout=10.0, command_timeout=600.0)
+                        await self.analyze(connection)
                         await self.refresh(connection)
                         if rounds % ANSWERS_SWEPT_EVERY == 0:
                             await connection.execute(statements("statistics")["sweep_answers"])
@@ -44,6 +45,18 @@ class StatisticsRefresher:
         finally:
             if connection is not None:
                 connection.terminate()
+
+    @staticmethod
+    async def analyze(connection: Any) -> bool:
+        """Bring the planner's statistics up to date where they are behind; returns whether they were.
+
+        Autovacuum would, but minutes after a bulk load, and until then recall scans whole buckets.
+        """
+        sql = statements("statistics")
+        behind = bool(await connection.fetchval(sql["unanalyzed"]))
+        if behind:
+            await connection.execute(sql["analyze"])
+        return behind
 
     @staticmethod
     async def refresh(connection: Any) -> int:

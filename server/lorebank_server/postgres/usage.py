@@ -24,6 +24,7 @@ class PostgresUsageRecorder:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._pending: dict[UUID, tuple[int, int, datetime]] = {}
+        self._writing = asyncio.Lock()
 
     def note(self, space_id: int, memories: Iterable[UUID], *, time: datetime) -> None:
         """Count one use of each memory; returns at once."""
@@ -37,12 +38,17 @@ class PostgresUsageRecorder:
         try:
             while True:
                 await asyncio.sleep(FLUSH_INTERVAL_S)
-                await self._flush_or_keep()
+                # A stop in the middle lets the write finish; the last flush below waits for it.
+                await asyncio.shield(asyncio.create_task(self._flush_or_keep()))
         finally:
             await self._flush_or_keep()
 
     async def flush(self) -> None:
-        """Write what is pending."""
+        """Write what is pending; returns when everything noted before is written, by this call or another."""
+        async with self._writing:
+            await self._write_pending()
+
+    async def _write_pending(self) -> None:
         if not self._pending:
             return
         pending, self._pending = self._pending, {}

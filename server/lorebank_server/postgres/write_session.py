@@ -15,7 +15,7 @@ from lorebank_server.domain.space import Space
 from lorebank_server.domain.visibility import key_namespace
 from lorebank_server.ports.storage import Answer, BallotRecord, NewMemory, NewRevision
 from lorebank_server.postgres.read_session import PostgresReadSession
-from lorebank_server.postgres.rows import encode_draft, never, uuid_of
+from lorebank_server.postgres.rows import encode_draft, never
 from lorebank_server.postgres.statements import statements
 
 _Bucket = tuple[int, str, str]
@@ -37,8 +37,11 @@ class PostgresWriteSession(PostgresReadSession):
         await self._connection.execute(self._writes["lock"], list(names))
 
     async def lock_memories(self, ids: Sequence[str]) -> dict[str, Memory]:
-        """As ``memories_by_id``, holding the rows, taken in the order of their uids."""
-        await self._connection.fetch(self._writes["lock_memories"], self._space.number, list(ids))
+        """As ``memories_by_id``, held against every other writer of these memories until the transaction ends.
+
+        Held by name, not by row: policies let nobody lock the row of a memory that he may only vote on.
+        """
+        await self.lock([f"memory:{self._space.number}:{memory_id}" for memory_id in ids])
         return await self.memories_by_id(ids)
 
     async def insert(self, memories: Sequence[NewMemory]) -> None:
@@ -103,6 +106,8 @@ class PostgresWriteSession(PostgresReadSession):
             await self._connection.execute(
                 self._writes["embed"], memory.uid, self._embedding_model, text.text_hash, HalfVector(text.vector)
             )
+        elif text is not None:
+            await self._connection.execute(self._writes["unembed"], self._space.number, memory.uid)
 
     async def cast(self, ballots: Sequence[BallotRecord]) -> None:
         """Record ballots; one that exists already gets the new reason."""
@@ -122,6 +127,10 @@ class PostgresWriteSession(PostgresReadSession):
             ],
         )
 
+    async def unlink_superseded(self, memory: UUID) -> None:
+        """Remove the edge from whatever superseded this memory."""
+        await self._connection.execute(self._writes["unlink_superseded"], self._space.number, memory)
+
     async def withdraw(self, memory: UUID, run: str, signals: Sequence[int]) -> None:
         """Remove the principal's ballots of these signals on a memory in a run."""
         await self._connection.execute(
@@ -134,7 +143,7 @@ class PostgresWriteSession(PostgresReadSession):
         counted: dict[UUID, list[Tally]] = {}
         for row in rows:
             tally = Tally(upvotes=row["upvotes"], downvotes=row["downvotes"], citations=row["citations"])
-            counted.setdefault(uuid_of(row["memory"]), []).append(tally)
+            counted.setdefault(row["memory"], []).append(tally)
         return counted
 
     async def record_standing(self, memory: UUID, standing: Standing, *, stale_time: datetime | None) -> None:

@@ -45,6 +45,8 @@ class SpaceServicer(space_service_pb2_grpc.SpaceServiceServicer):
         memories, digest, done = await spaces.delete_space(
             self._services, caller(), request.space, confirm=request.confirm
         )
+        if done:
+            self._authenticator.forget_space(request.space)
         return space_pb2.DeleteSpaceResponse(memories=memories, digest=digest, done=done)
 
     async def CreateKey(self, request: key_pb2.CreateKeyRequest, context: Any) -> key_pb2.CreateKeyResponse:

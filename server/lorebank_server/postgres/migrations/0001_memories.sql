@@ -1,9 +1,12 @@
 -- Spaces, identity, memories with their history and relations, and the two search legs.
 -- The role lorebank_app serves requests under row-level security; everything here belongs to the migrating role.
 
+-- One role serves all databases of a cluster: another of them may have made it, or an operator for a role that may not.
 do $$
 begin
-    create role lorebank_app nologin;
+    if not exists (select from pg_roles where rolname = 'lorebank_app') then
+        create role lorebank_app nologin;
+    end if;
 exception
     when duplicate_object or unique_violation then null;
 end $$;
@@ -11,6 +14,11 @@ end $$;
 do $$
 begin
     execute format('grant lorebank_app to %I', current_user);
+exception
+    when insufficient_privilege then
+        if not pg_has_role('lorebank_app', 'member') then
+            raise;
+        end if;
 end $$;
 
 -- ── Spaces ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -175,8 +183,8 @@ create table answers (
 );
 create index answers_by_time on answers (create_time);
 
--- Kept for good, so that an index is rebuilt without embedding again. The columns after the vector repeat what
--- the dense leg filters by; they change in the same statement as the memory.
+-- Kept for good, so that an index is rebuilt without embedding again. The last two columns say all that the dense leg
+-- asks of a memory when nothing special is selected; they change in the same statement as the memory.
 create table embeddings (
     memory uuid primary key references memories on delete cascade,
     space_id int not null,
@@ -184,9 +192,7 @@ create table embeddings (
     text_hash bytea not null,
     embedding halfvec not null,
     bucket_id bigint not null,
-    state smallint not null,
-    stale_time timestamptz not null,
-    valid_until timestamptz not null
+    found_until timestamptz not null -- when it goes stale or ceases to hold; -infinity unless it is active
 );
 alter table embeddings alter column embedding set storage plain;
 create index embeddings_by_bucket on embeddings (space_id, bucket_id);

@@ -27,7 +27,7 @@ create function selects(
         and (p_collections is null or m.collection = any (p_collections))
         and (p_tags_all is null or m.tags @> p_tags_all)
         and (p_tags_any is null or m.tags && p_tags_any)
-        and (p_subjects is null or m.subject = any (p_subjects))
+        and (p_subjects is null or m.subject = any (p_subjects) or lower(m.subject) = any (p_subjects))
         and (p_agents is null or m.agent = any (p_agents))
         and (p_runs is null or m.run = any (p_runs))
         and (p_owners is null or m.owner = any (p_owners))
@@ -36,7 +36,8 @@ create function selects(
         and (p_created_before is null or m.create_time < p_created_before)
         and (p_polarity is null or m.polarity = p_polarity);
 
--- The same formula as the domain's, for ordering by strength.
+-- The same formula as the domain's, for ordering by strength. Beyond a thousand half-lives nothing is left, where
+-- power() would fail instead of giving zero.
 create function strength(
     p_reputation float8, p_half_life_days float8, p_reference_time timestamptz, p_now timestamptz, p_policy text
 ) returns float8 language sql immutable
@@ -44,7 +45,10 @@ create function strength(
         when p_policy = 'none' or p_half_life_days is null then p_reputation
         else p_reputation * (0.25 + 0.75 * power(
             0.5::float8,
-            greatest(0.0, extract(epoch from p_now - p_reference_time)::float8 / 86400.0) / p_half_life_days
+            least(
+                1000.0,
+                greatest(0.0, extract(epoch from p_now - p_reference_time)::float8 / 86400.0) / p_half_life_days
+            )
         ))
     end;
 
@@ -101,19 +105,19 @@ begin atomic
     from live_totals l;
 end;
 
--- The lexical leg: at most 2,000 matches of the rarest terms, the 200 best of them by ts_rank, scored by BM25.
+-- The lexical leg: at most 1,000 matches of the rarest terms, the 120 best of them by ts_rank, scored by BM25.
 create function lexical_candidates(
     p_space int, p_buckets bigint[], p_states smallint[], p_fresh_at timestamptz, p_now timestamptz,
     p_rarest text[], p_terms text[], p_weights float8[], p_average_length float8, p_limit int,
     p_kinds smallint[], p_categories text[], p_collections text[], p_tags_all text[], p_tags_any text[],
     p_subjects text[], p_agents text[], p_runs text[], p_owners text[], p_ids text[],
     p_created_after timestamptz, p_created_before timestamptz, p_polarity smallint
-) returns table (uid uuid) language plpgsql stable security definer
+) returns table (uid uuid, score float8, matched text[]) language plpgsql stable security definer
 set plan_cache_mode = force_custom_plan
 as $$
 begin
     return query
-    with matched as materialized (
+    with found as materialized (
         select m.uid as memory, m.lexemes, m.length
         from memories m
         where m.lexemes @@ any_lexeme(p_rarest)
@@ -123,37 +127,46 @@ begin
                 m, p_kinds, p_categories, p_collections, p_tags_all, p_tags_any, p_subjects, p_agents, p_runs,
                 p_owners, p_ids, p_created_after, p_created_before, p_polarity
             )
-        limit 2000
+        limit 1000
     ), shortlist as materialized (
         select f.memory, f.lexemes, f.length
-        from matched f
+        from found f
         order by ts_rank(f.lexemes, any_lexeme(p_terms)) desc, f.memory
-        limit 200
+        limit 120
     )
-    select s.memory
+    select s.memory, b.score, b.matched
     from shortlist s cross join lateral (
-        select sum(
-            w.weight * cardinality(x.positions) * 1.9
-            / (cardinality(x.positions) + 0.9 * (0.6 + 0.4 * s.length / p_average_length))
-        ) as score
+        select
+            sum(
+                w.weight * cardinality(x.positions) * 1.9
+                / (cardinality(x.positions) + 0.9 * (0.6 + 0.4 * s.length / p_average_length))
+            ) as score,
+            array_agg(w.term) as matched
         from unnest(s.lexemes) x join unnest(p_terms, p_weights) w(term, weight) on w.term = x.lexeme
     ) b
     order by b.score desc, s.memory
     limit p_limit;
 end $$;
 
--- The dense leg without further selection: exact distances over the narrow table alone.
-create function dense_candidates(
-    p_space int, p_buckets bigint[], p_states smallint[], p_fresh_at timestamptz, p_now timestamptz,
-    p_vector halfvec, p_limit int
-) returns table (uid uuid) language sql stable security definer
+-- Until when the dense leg finds a memory when nothing special is selected.
+create function found_until(p_state smallint, p_stale_time timestamptz, p_valid_until timestamptz)
+returns timestamptz language sql immutable
+    return case when p_state = 2 then least(p_stale_time, p_valid_until) else '-infinity' end;
+
+-- The dense leg when nothing special is selected: exact distances over the narrow table alone.
+create function dense_candidates(p_space int, p_buckets bigint[], p_now timestamptz, p_vector halfvec, p_limit int)
+returns table (uid uuid, similarity float8) language sql stable security definer
 begin atomic
-    select e.memory
-    from embeddings e
-    where e.space_id = p_space and e.bucket_id = any (p_buckets) and e.state = any (p_states)
-        and (p_fresh_at is null or e.stale_time > p_fresh_at) and e.valid_until > p_now
-    order by e.embedding <=> p_vector, e.memory
-    limit p_limit;
+    -- The nearest first, then their similarity: in one list, both would be computed for every row.
+    select n.memory, 1.0 - n.distance
+    from (
+        select e.memory, e.embedding <=> p_vector as distance
+        from embeddings e
+        where e.space_id = p_space and e.bucket_id = any (p_buckets) and e.found_until > p_now
+        order by distance, e.memory
+        limit p_limit
+    ) n
+    order by n.distance, n.memory;
 end;
 
 -- The dense leg within a selection: what is selected first, then exact distances.
@@ -163,7 +176,7 @@ create function dense_candidates_selected(
     p_kinds smallint[], p_categories text[], p_collections text[], p_tags_all text[], p_tags_any text[],
     p_subjects text[], p_agents text[], p_runs text[], p_owners text[], p_ids text[],
     p_created_after timestamptz, p_created_before timestamptz, p_polarity smallint
-) returns table (uid uuid) language plpgsql stable security definer
+) returns table (uid uuid, similarity float8) language plpgsql stable security definer
 set plan_cache_mode = force_custom_plan
 as $$
 begin
@@ -178,10 +191,14 @@ begin
                 p_owners, p_ids, p_created_after, p_created_before, p_polarity
             )
     )
-    select e.memory
-    from selected s join embeddings e on e.memory = s.memory
-    order by e.embedding <=> p_vector, e.memory
-    limit p_limit;
+    select n.memory, 1.0 - n.distance
+    from (
+        select e.memory, e.embedding <=> p_vector as distance
+        from selected s join embeddings e on e.memory = s.memory
+        order by distance, e.memory
+        limit p_limit
+    ) n
+    order by n.distance, n.memory;
 end $$;
 
 -- A key by its id, before the caller is known.
@@ -221,7 +238,7 @@ begin atomic
     )), 'hex')
     from memories m
     where m.space_id = p_space
-        and (caller_is_operator() or (caller_space() = p_space and caller_role() >= 4));
+        and (caller_is_operator() or (caller_space() = p_space and caller_governs()));
 end;
 
 -- A memory's counts and what follows from them; anyone who sees a memory may move them by voting.
@@ -235,7 +252,10 @@ begin atomic
         failures = p_failures, reputation = p_reputation, reference_time = p_reference_time,
         stale_time = p_stale_time
     where uid = p_memory and space_id = p_space;
-    update embeddings set stale_time = p_stale_time where memory = p_memory and space_id = p_space;
+    update embeddings e
+    set found_until = found_until(m.state, m.stale_time, m.valid_until)
+    from memories m
+    where e.memory = p_memory and e.space_id = p_space and m.uid = p_memory;
 end;
 
 -- Uses of memories that callers were shown, written in one order; those erased meanwhile are left out.
@@ -259,7 +279,7 @@ begin
     foreach name in array array[
         'visible_buckets', 'term_statistics', 'lexical_candidates', 'dense_candidates',
         'dense_candidates_selected', 'find_api_key', 'touch_api_keys', 'open_space', 'keys_now_exist',
-        'record_standing', 'record_usage', 'space_contents'
+        'record_standing', 'record_usage', 'space_contents', 'may_add_to'
     ] loop
         execute format('alter function %I set search_path = %I, pg_temp', name, current_schema());
         execute format('revoke all on function %I from public', name);

@@ -88,7 +88,8 @@ order by r.revision
 limit $3
 
 -- name: relations_of
--- Served by relations_edge and relations_by_target.
+-- Served by relations_edge and relations_by_target. An end that was not asked for must be worth seeing: active or
+-- superseded, neither stale nor over.
 select r.id, r.source, r.type, r.target, r.strength, r.context, r.create_time,
     s.id as source_id, t.id as target_id
 from relations r
@@ -96,6 +97,9 @@ join memories s on s.uid = r.source
 join memories t on t.uid = r.target
 where r.space_id = $1
     and (r.source = any ($2::uuid[]) or r.target = any ($2::uuid[]))
+    and (not $7 or (r.source = any ($2::uuid[]) and r.target = any ($2::uuid[])))
+    and (s.uid = any ($2::uuid[]) or (s.state in (2, 3) and s.stale_time > $6 and s.valid_until > $6))
+    and (t.uid = any ($2::uuid[]) or (t.state in (2, 3) and t.stale_time > $6 and t.valid_until > $6))
     and (cardinality($3::text[]) = 0 or r.type = any ($3::text[]))
     and r.strength >= $4
 order by r.strength desc, r.id

@@ -8,7 +8,7 @@ from query q cross join lateral term_statistics($1, $4::bigint[], q.terms) t
 
 -- name: lexical_candidates
 -- Served by memories_by_lexeme, with the owner's rights.
-select c.uid
+select c.uid, c.score, c.matched
 from lexical_candidates(
     $1, $2::bigint[], $3::smallint[], $5, $4, $19::text[], $20::text[], $21::float8[], $22, $23,
     $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
@@ -16,24 +16,25 @@ from lexical_candidates(
 
 -- name: dense_candidates
 -- Served by embeddings_by_bucket, with the owner's rights.
-select c.uid from dense_candidates($1, $2::bigint[], $3::smallint[], $5, $4, $6, $7) c
+select c.uid, c.similarity from dense_candidates($1, $2::bigint[], $3, $4, $5) c
 
 -- name: dense_candidates_selected
 -- Served by memories_by_bucket and embeddings_pkey, with the owner's rights.
-select c.uid
+select c.uid, c.similarity
 from dense_candidates_selected(
     $1, $2::bigint[], $3::smallint[], $5, $4, $19, $20,
     $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
 ) c
 
 -- name: confirm
--- Served by memories_pkey and embeddings_pkey, under row-level security: what it does not return is not there.
-select m.uid, m.id, m.reputation, m.half_life_days, m.reference_time, m.upvotes, m.downvotes, m.citations,
-    m.successes, m.failures,
-    case when $21::halfvec is null then null else 1.0 - (e.embedding <=> $21) end as similarity,
-    coalesce(l.score, 0.0) as lexical, l.matched
-from memories m
-left join embeddings e on e.memory = m.uid
+-- Served by memories_pkey and embeddings_pkey, under row-level security: what it does not return is not there. The
+-- words of those in the last argument are scored here, the others' are known.
+with query as materialized (select any_lexeme($18::text[]) as lexemes)
+select m.uid, m.id, m.reputation, m.half_life_days, m.reference_time,
+    1.0 - (e.embedding <=> $22::halfvec) as similarity, coalesce(l.score, 0.0) as lexical, l.matched
+from query q
+cross join memories m
+left join embeddings e on e.memory = m.uid and m.uid = any ($21::uuid[])
 left join lateral (
     select
         sum(
@@ -42,11 +43,11 @@ left join lateral (
         ) as score,
         array_agg(w.term) as matched
     from unnest(m.lexemes) x join unnest($18::text[], $19::float8[]) w(term, weight) on w.term = x.lexeme
-    where m.lexemes @@ any_lexeme($18::text[])
+    where m.lexemes @@ q.lexemes and m.uid = any ($23::uuid[])
 ) l on true
 where m.space_id = $1 and m.uid = any ($2::uuid[])
     and ($3::smallint[] is null or m.state = any ($3::smallint[]))
-    and ($4::timestamptz is null or m.stale_time > $4) and m.valid_until > $22
+    and ($4::timestamptz is null or m.stale_time > $4) and m.valid_until > $24
     and selects(m, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 
 -- name: vector_of

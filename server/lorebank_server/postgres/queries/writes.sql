@@ -4,10 +4,6 @@ from (
     select distinct hashtextextended(name, 0) as number from unnest($1::text[]) name order by number
 ) n
 
--- name: lock_memories
--- Served by memories_id; one order for everybody, so that two of these never wait for each other.
-select m.id from memories m where m.space_id = $1 and m.id = any ($2::text[]) order by m.uid for update
-
 -- name: open_buckets
 -- Served by buckets_space_id_scope_owner_project_key.
 insert into buckets (space_id, scope, owner, project)
@@ -56,11 +52,9 @@ with given as materialized (
         g.create_time
     from given g
 ), embedded as (
-    insert into embeddings (
-        memory, space_id, model, text_hash, embedding, bucket_id, state, stale_time, valid_until
-    )
-    select g.uid, $1, $4, v.text_hash, v.embedding, g.bucket_id, 2, coalesce(g.stale_time, 'infinity'),
-        coalesce(g.valid_until, 'infinity')
+    insert into embeddings (memory, space_id, model, text_hash, embedding, bucket_id, found_until)
+    select g.uid, $1, $4, v.text_hash, v.embedding, g.bucket_id,
+        least(coalesce(g.stale_time, 'infinity'), coalesce(g.valid_until, 'infinity'))
     from unnest($5::uuid[], $6::bytea[], $7::halfvec[]) v(uid, text_hash, embedding)
     join given g on g.uid = v.uid
 )
@@ -88,7 +82,7 @@ with given as materialized (
     where m.uid = $2 and m.space_id = $1
 ), payload as (
     update embeddings e
-    set state = $4, stale_time = $17, valid_until = $18
+    set found_until = found_until($4::smallint, $17, $18)
     where e.memory = $2 and e.space_id = $1
 )
 insert into revisions (
@@ -98,12 +92,20 @@ values ($2, $3, $1, $25, $4, $5::jsonb, $6, $26, $27, $28, $29, $19)
 
 -- name: embed
 -- Served by embeddings_pkey.
-insert into embeddings (memory, space_id, model, text_hash, embedding, bucket_id, state, stale_time, valid_until)
-select m.uid, m.space_id, $2, $3, $4, m.bucket_id, m.state, m.stale_time, m.valid_until
+insert into embeddings (memory, space_id, model, text_hash, embedding, bucket_id, found_until)
+select m.uid, m.space_id, $2, $3, $4, m.bucket_id, found_until(m.state, m.stale_time, m.valid_until)
 from memories m
 where m.uid = $1
 on conflict (memory) do update
 set model = excluded.model, text_hash = excluded.text_hash, embedding = excluded.embedding
+
+-- name: unembed
+-- Served by embeddings_pkey. A vector of other words would mislead; a memory without one waits to be embedded.
+delete from embeddings where space_id = $1 and memory = $2
+
+-- name: unlink_superseded
+-- Served by relations_by_target.
+delete from relations where space_id = $1 and target = $2 and type = 'supersedes'
 
 -- name: cast
 -- Served by ballots_pkey.
