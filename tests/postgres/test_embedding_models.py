@@ -1,0 +1,102 @@
+"""Vectors of one model at a time, and the way to another."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from lorebank import AsyncClient
+from lorebank_server.domain.errors import EmbedderUnavailableError
+from lorebank_server.postgres.embedding_models import EmbeddingModelMismatchError, adopt_model, reindex
+
+DIMENSIONS = 8
+COPIES = 300
+
+
+class ToyEmbedder:
+    """Answers as often as it is told to, with the number of letters in every dimension."""
+
+    model = "toy"
+    dimensions = DIMENSIONS
+
+    def __init__(self, calls: int = 1_000_000) -> None:
+        self.calls_left = calls
+
+    async def embed_query(self, text: str) -> np.ndarray:
+        (vector,) = await self.embed_documents([text])
+        return vector
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[np.ndarray]:
+        if self.calls_left == 0:
+            raise EmbedderUnavailableError("gone", reason="EMBEDDER_UNAVAILABLE")
+        self.calls_left -= 1
+        return [np.full(DIMENSIONS, len(text), dtype=np.float32) for text in texts]
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def filled(database, server_factory, copy_memories) -> str:
+    """The address of a database with 301 memories of the packaged model."""
+    async with server_factory(dsn=database) as live, AsyncClient(live.address) as client:
+        await client.store("The projector needs the blue cable.")
+    await copy_memories(database, COPIES)
+    return database
+
+
+@pytest.fixture
+def vectors(connect):
+    """Counts vectors by model and length."""
+
+    async def count(dsn: str) -> dict[tuple[str, int], int]:
+        connection = await connect(dsn)
+        rows = await connection.fetch(
+            "select m.model, vector_dims(e.embedding) as length, count(*) as n "
+            "from embeddings e join embedding_models m on m.number = e.model group by 1, 2"
+        )
+        return {(row["model"], row["length"]): row["n"] for row in rows}
+
+    return count
+
+
+async def test_a_model_keeps_its_number(database, embedder):
+    first, again, other = [await adopt_model(database, each) for each in (embedder, embedder, ToyEmbedder())]
+    assert first == again
+    assert first != other
+
+
+async def test_vectors_of_another_model_are_refused_with_two_ways_out(filled, embedder):
+    with pytest.raises(EmbeddingModelMismatchError) as caught:
+        await adopt_model(filled, ToyEmbedder())
+    assert "EMBEDDING_MODEL_MISMATCH" == caught.value.reason
+    assert f"of the model {embedder.model} (384 dimensions), but this server is set to toy" in caught.value.message
+    assert "LOREBANK_EMBEDDING_*" in caught.value.message
+    assert "lorebank reindex" in caught.value.message
+
+
+async def test_reindexing_replaces_every_vector_and_tells_how_far_it_is(filled, vectors):
+    told: list[tuple[int, int]] = []
+    done = await reindex(filled, ToyEmbedder(), progress=lambda *numbers: told.append(numbers))
+    assert COPIES + 1 == done
+    assert {("toy", DIMENSIONS): COPIES + 1} == await vectors(filled)
+    assert [(0, COPIES + 1), (256, COPIES + 1), (COPIES + 1, COPIES + 1)] == told
+    assert 0 == await reindex(filled, ToyEmbedder(), progress=lambda *_: None)
+    assert await adopt_model(filled, ToyEmbedder()) > 0
+
+
+async def test_an_interrupted_reindexing_serves_neither_model_and_goes_on_where_it_was(filled, embedder, vectors):
+    with pytest.raises(EmbedderUnavailableError):
+        await reindex(filled, ToyEmbedder(calls=1), progress=lambda *_: None)
+    assert {("toy", DIMENSIONS): 256, (embedder.model, 384): COPIES + 1 - 256} == await vectors(filled)
+    for model in (embedder, ToyEmbedder()):
+        with pytest.raises(EmbeddingModelMismatchError):
+            await adopt_model(filled, model)
+    assert COPIES + 1 - 256 == await reindex(filled, ToyEmbedder(), progress=lambda *_: None)
+
+
+async def test_a_memory_stored_while_the_model_was_away_is_embedded(filled, connect, vectors):
+    connection = await connect(filled)
+    await connection.execute("delete from embeddings where memory = (select uid from memories order by uid limit 1)")
+    assert COPIES + 1 == await reindex(filled, ToyEmbedder(), progress=lambda *_: None)
+    assert {("toy", DIMENSIONS): COPIES + 1} == await vectors(filled)
