@@ -60,7 +60,7 @@ def turns(conversation: dict[str, Any], project: str) -> Iterator[Turn]:
         )
         for turn in conversation[f"session_{number}"]:
             caption = turn.get("blip_caption", "")
-            content = f"{turn['text']} [image: {caption}]" if caption else turn["text"]
+            content = f"{turn['text']} (shared {caption})" if caption else turn["text"]
             memory = Memory(
                 content=content,
                 subject=turn["speaker"],
