@@ -46,7 +46,8 @@ _FAULTS = {
         select count(*) from memories m where not exists (select from embeddings e where e.memory = m.uid)""",
     "vectors that disagree with their memory": """
         select count(*) from memories m join embeddings e on e.memory = m.uid
-        where (e.space_id, e.bucket_id, e.state) <> (m.space_id, m.bucket_id, m.state)""",
+        where (e.space_id, e.bucket_id, e.found_until)
+            <> (m.space_id, m.bucket_id, found_until(m.state, m.stale_time, m.valid_until))""",
     "answers that name no memory": """
         select count(*) from answers a
         where not exists (select from memories m where m.space_id = a.space_id and m.id = a.result ->> 'id')""",

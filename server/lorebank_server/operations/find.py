@@ -209,6 +209,8 @@ async def _confirm(
     selector: Selector,
     now: datetime,
 ) -> list[Candidate]:
+    if not dense and not lexical:
+        return []
     with stage("confirm"):
         return await session.confirm(dense, lexical, weights, vector, selector, now=now)
 
