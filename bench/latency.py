@@ -103,8 +103,10 @@ async def measure(service: Service, embedder: CachedEmbedder, memories: int) -> 
     """Fill the server, measure, and return the report."""
     fresh_texts, fresh_queries = texts(_SEED), queries(_SEED)
     samples = Samples()
+    async with AsyncClient(service.address) as local:
+        key = await local.keys.create("bench", roles=["admin"])
     async with (
-        AsyncClient(service.address) as client,
+        AsyncClient(service.address, api_key=key.secret) as client,
         grpc.aio.insecure_channel(service.address, options=[("grpc.enable_http_proxy", 0)]) as channel,
         _inserting(service) as insert,
     ):

@@ -55,7 +55,7 @@ class Running:
     Attributes:
         port: The port it listens on, also where the setting asked for any.
         services: What its operations work with.
-        drain: Stops taking calls, waits for those under way, and writes what is pending.
+        drain: Stops taking calls and waits for those under way.
     """
 
     port: int

@@ -73,9 +73,9 @@ def awake(moody):
 
 async def test_storing_warns_and_keeps_the_memory(down):
     answer = await down.client.store(FACT)
-    assert ["The embedding model did not answer: this memory is found by its words only until it is embedded."] == list(
-        answer.warnings
-    )
+    assert [
+        "The embedding model did not answer: until 'lorebank reindex' is run, this memory is found by its words only."
+    ] == list(answer.warnings)
     assert FACT == (await down.client.get(answer.memory.id)).content
 
 
@@ -90,7 +90,7 @@ async def test_finding_goes_by_words_and_says_so(down):
     stored = await down.store(FACT)
     for mode in ("hybrid", "semantic"):
         answer = await down.find("staging", mode=mode)
-        assert ["embedder: unavailable, found by words only"] == list(answer.degraded)
+        assert ["embedder: unavailable, found by words only, min_similarity not applied"] == list(answer.degraded)
         assert [stored.id] == [hit.memory.id for hit in answer.hits]
         assert 0.0 == answer.hits[0].parts.similarity
     lexical = await down.find("staging", mode="lexical")

@@ -1,5 +1,6 @@
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -71,7 +72,7 @@ def services_on(storage):
     return Services(
         storage=storage,
         administration=Administration(),
-        embedder=None,
+        embedder=SimpleNamespace(model="tiny", dimensions=3),
         vectors=None,
         vocabulary=Vocabulary([]),
         usage=None,

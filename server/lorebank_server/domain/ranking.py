@@ -13,8 +13,6 @@ from lorebank_server.domain.quality import Quality, multiplier
 
 DENSE_WEIGHT = 0.4
 LEXICAL_WEIGHT = 0.6
-BM25_K1 = 0.9
-BM25_B = 0.4
 CANDIDATES_PER_LEG = 100
 
 

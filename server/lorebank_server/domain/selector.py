@@ -41,7 +41,3 @@ class Selector:
     def plain(self) -> bool:
         """Whether nothing but scope and project narrows it: active memories that are not stale."""
         return self == Selector(scopes=self.scopes, project=self.project)
-
-
-EVERYTHING = Selector(states=(), include_stale=True)
-"""No narrowing at all, for reads by id."""

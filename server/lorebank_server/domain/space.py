@@ -1,6 +1,6 @@
 """The space: a tenant, and the policies its memories live under."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,6 @@ class Space:
     stale_threshold: float
     quality_policy: str
     language: str
-    embedding_model: str = ""
-    embedding_dimensions: int = 0
-    packs: tuple[str, ...] = field(default=())
 
     @property
     def etag(self) -> str:

@@ -181,14 +181,14 @@ async def _origin(session: ReadSession, query: FindQuery) -> Memory | None:
 def _not_embedded(origin: Memory | None, mode: Mode) -> str:
     """How an answer without the dense leg is worse than it should be."""
     if origin is None:
-        return "embedder: unavailable, found by words only"
+        return "embedder: unavailable, found by words only, min_similarity not applied"
     if mode is Mode.SEMANTIC:
         raise FailedPreconditionError(
             f"The memory {origin.id} is not embedded yet; use HYBRID or LEXICAL for now.",
             reason="NOT_EMBEDDED",
             subject=origin.id,
         )
-    return f"{origin.id}: not embedded yet, found by words only"
+    return f"{origin.id}: not embedded yet, found by words only, min_similarity not applied"
 
 
 async def _by_words(
@@ -240,7 +240,8 @@ def _weigh(plan: RecallPlan) -> TermWeights:
     for term, frequency in zip(plan.terms, plan.frequencies, strict=True):
         bounded = min(frequency, plan.documents)
         weights.append(log(1.0 + (plan.documents - bounded + 0.5) / (bounded + 0.5)))
-        if not rarest or matches + frequency <= MAX_MATCHES:
+        # Words that no counted memory has stay in: a snapshot may not know them yet.
+        if not matches or matches + frequency <= MAX_MATCHES:
             rarest.append(term)
             matches += frequency
     average_length = max(1.0, plan.total_length / plan.documents) if plan.documents else 1.0

@@ -77,7 +77,8 @@ async def supersede(services: Services, principal: Principal, command: Supersede
         _check_targets(principal, ids, locked)
         result = await _replace(services, principal, session, prepared, vector, [locked[i] for i in ids], command, now)
         if command.request_id:
-            recorded = {"id": result.memory.id, "revision": 1, "superseded": list(ids)}
+            old = [{"id": memory.id, "revision": memory.revision} for memory in result.superseded]
+            recorded = {"id": result.memory.id, "revision": 1, "superseded": old}
             await session.record_answers({command.request_id: Answer(command.request_hash, recorded)}, time=now)
         return result
 
@@ -176,5 +177,5 @@ async def _answered(session: ReadSession, command: SupersedeCommand) -> Supersed
         return None
     writing.check_request_hash(answer, command.request_hash)
     memory = await writing.as_answered(session, answer.result)
-    old = await session.memories_by_id(answer.result["superseded"])
-    return SupersedeResult(memory, tuple(old[i] for i in answer.result["superseded"] if i in old))
+    old = [await writing.as_answered(session, result) for result in answer.result["superseded"]]
+    return SupersedeResult(memory, tuple(old))

@@ -34,7 +34,9 @@ from lorebank_server.ports.storage import (
     WriteSession,
 )
 
-NOT_EMBEDDED = "The embedding model did not answer: this memory is found by its words only until it is embedded."
+NOT_EMBEDDED = (
+    "The embedding model did not answer: until 'lorebank reindex' is run, this memory is found by its words only."
+)
 
 _CONFIDENCE_BY_ORIGIN = {Origin.EXPLICIT: 1.0, Origin.CORRECTED: 0.9, Origin.INFERRED: 0.7}
 _ATTEMPTS = 5

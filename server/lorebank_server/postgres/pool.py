@@ -44,4 +44,4 @@ async def _prepare_connection(connection: Any) -> None:
 
 
 async def _keep_session(connection: Any) -> None:
-    """Nothing to undo: every session sets its caller before anything else, and opens nothing that outlives it."""
+    """Nothing to undo: every session sets its caller first, and what runs outside of one reads nothing by it."""

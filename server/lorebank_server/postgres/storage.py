@@ -20,7 +20,7 @@ ACQUIRE_TIMEOUT_S = 10.0
 async def set_caller(connection: Any, principal: Principal) -> Any:
     """Make the connection work for ``principal``, and return its space's row, or None when that is gone.
 
-    The settings hold until the next caller's replace them; every use of a connection begins here.
+    The settings hold until the next caller's replace them; every session begins here.
     """
     return await connection.fetchrow(
         statements("session")["set_caller"],

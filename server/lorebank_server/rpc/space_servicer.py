@@ -3,13 +3,14 @@
 from typing import Any
 
 from lorebank.v1 import key_pb2, space_pb2, space_service_pb2_grpc
+from lorebank_server.domain.space import Space
 from lorebank_server.operations import keys, spaces
 from lorebank_server.operations.authenticate import Authenticator
 from lorebank_server.operations.services import Services
 from lorebank_server.rpc.caller import caller
 from lorebank_server.rpc.conversion.keys import from_key, from_key_page, to_new_key
 from lorebank_server.rpc.conversion.requests import require
-from lorebank_server.rpc.conversion.spaces import from_space, from_space_page, to_new_space, to_space_edit
+from lorebank_server.rpc.conversion.spaces import from_space, to_new_space, to_space_edit
 
 
 class SpaceServicer(space_service_pb2_grpc.SpaceServiceServicer):
@@ -21,24 +22,27 @@ class SpaceServicer(space_service_pb2_grpc.SpaceServiceServicer):
 
     async def CreateSpace(self, request: space_pb2.CreateSpaceRequest, context: Any) -> space_pb2.CreateSpaceResponse:
         created = await spaces.create_space(self._services, caller(), to_new_space(request.space))
-        return space_pb2.CreateSpaceResponse(space=from_space(created))
+        return space_pb2.CreateSpaceResponse(space=self._described(created))
 
     async def GetSpace(self, request: space_pb2.GetSpaceRequest, context: Any) -> space_pb2.GetSpaceResponse:
         space = await spaces.get_space(self._services.administration, caller(), request.space)
-        return space_pb2.GetSpaceResponse(space=from_space(space))
+        return space_pb2.GetSpaceResponse(space=self._described(space))
 
     async def ListSpaces(self, request: space_pb2.ListSpacesRequest, context: Any) -> space_pb2.ListSpacesResponse:
         page = await spaces.list_spaces(
             self._services, caller(), page_size=request.page_size, page_token=request.page_token
         )
-        return from_space_page(*page)
+        found, next_page_token = page
+        return space_pb2.ListSpacesResponse(
+            spaces=[self._described(space) for space in found], next_page_token=next_page_token
+        )
 
     async def UpdateSpace(self, request: space_pb2.UpdateSpaceRequest, context: Any) -> space_pb2.UpdateSpaceResponse:
         edit = to_space_edit(request)
         space = await spaces.update_space(
             self._services, caller(), request.space.id, edit=edit, etag=request.space.etag
         )
-        return space_pb2.UpdateSpaceResponse(space=from_space(space))
+        return space_pb2.UpdateSpaceResponse(space=self._described(space))
 
     async def DeleteSpace(self, request: space_pb2.DeleteSpaceRequest, context: Any) -> space_pb2.DeleteSpaceResponse:
         require("space", request.space)
@@ -68,3 +72,12 @@ class SpaceServicer(space_service_pb2_grpc.SpaceServiceServicer):
         key = await keys.revoke_key(self._services, caller(), request.space, request.id)
         self._authenticator.forget(key.id)
         return key_pb2.RevokeKeyResponse(key=from_key(key))
+
+    def _described(self, space: Space) -> space_pb2.Space:
+        """The message of a space, with the model and the packs that every space of this server has."""
+        message = from_space(space)
+        message.embedding.model = self._services.embedder.model
+        message.embedding.dimensions = self._services.embedder.dimensions
+        message.embedding.generation = 1
+        message.packs.extend(pack.name for pack in self._services.vocabulary.packs)
+        return message

@@ -116,9 +116,7 @@ create unique index memories_key on memories (space_id, key_namespace, key)
     where key is not null and state in (1, 2, 4, 7);
 create index memories_by_bucket on memories (space_id, bucket_id, state) include (length);
 create index memories_by_create_time on memories (space_id, create_time, uid);
-create index memories_by_update_time on memories (space_id, update_time, uid);
 create index memories_by_content on memories (space_id, content_hash);
-create index memories_by_conversation on memories (space_id, conversation, uid) where conversation <> '';
 create index memories_superseding on memories (superseded_by) where superseded_by is not null;
 create index memories_by_lexeme on memories using gin (lexemes) with (fastupdate = off);
 

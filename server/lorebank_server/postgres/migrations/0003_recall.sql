@@ -251,11 +251,12 @@ begin atomic
     set upvotes = p_upvotes, downvotes = p_downvotes, citations = p_citations, successes = p_successes,
         failures = p_failures, reputation = p_reputation, reference_time = p_reference_time,
         stale_time = p_stale_time
-    where uid = p_memory and space_id = p_space;
+    where uid = p_memory and space_id = p_space and p_space = caller_space() and caller_role() >= 2
+        and bucket_id = any (visible_buckets(p_space, caller_owner(), caller_project(), null, ''));
     update embeddings e
     set found_until = found_until(m.state, m.stale_time, m.valid_until)
     from memories m
-    where e.memory = p_memory and e.space_id = p_space and m.uid = p_memory;
+    where e.memory = p_memory and e.space_id = p_space and m.uid = p_memory and p_space = caller_space();
 end;
 
 -- Uses of memories that callers were shown, written in one order; those erased meanwhile are left out.

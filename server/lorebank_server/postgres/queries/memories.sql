@@ -29,7 +29,7 @@ order by b.scope, m.uid
 limit 1
 
 -- name: listed
--- Served by memories_by_create_time and memories_by_update_time; strength and use count are sorted.
+-- Served by memories_by_bucket; every page orders the whole selection anew.
 with selected as materialized (
     select m.uid,
         case $19

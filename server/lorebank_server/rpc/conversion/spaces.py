@@ -1,6 +1,6 @@
 """Spaces and their settings. A number that is zero and a text that is empty mean the default."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,6 @@ CHANGEABLE_SETTINGS: Final = ("display_name", "default_confidence")
 """Settings that UpdateSpace changes."""
 
 _GIVEN_BY_THE_SERVICE: Final = frozenset({"id", "etag", "embedding", "packs"})
-_FIRST_GENERATION: Final = 1
 
 
 def to_new_space(message: space_pb2.Space) -> Space:
@@ -79,17 +78,7 @@ def from_space(space: Space) -> space_pb2.Space:
         default_confidence=space.default_confidence,
         stale_threshold=space.stale_threshold,
         quality_policy=space.quality_policy,
-        packs=space.packs,
         language=space.language,
     )
     set_days(message.half_life, space.half_life_days or 0.0)
-    if space.embedding_model:
-        message.embedding.model = space.embedding_model
-        message.embedding.dimensions = space.embedding_dimensions
-        message.embedding.generation = _FIRST_GENERATION
     return message
-
-
-def from_space_page(spaces: Sequence[Space], next_page_token: str) -> space_pb2.ListSpacesResponse:
-    """One page of spaces."""
-    return space_pb2.ListSpacesResponse(spaces=[from_space(space) for space in spaces], next_page_token=next_page_token)
