@@ -142,8 +142,10 @@ def _report(samples: Samples, model_rate: float, store_rate: float, memories: in
     find_floor = samples.p50("embed a query") + samples.p50("empty call")
     store_floor = samples.p50("embed a text") + samples.p50("empty call") + samples.p50("commit")
     find, store, batch = samples.p50("Find") / find_floor, samples.p50("Store") / store_floor, store_rate / model_rate
+    unpaused = samples.p50("Find") / (samples.p50("embed a query, without a pause") + samples.p50("empty call"))
     ratios = [
-        Ratio("Find / (embed a query + empty call)", find, "at most 2.5, aim 1.3", find <= 2.5),
+        Ratio("Find / (embed a query + empty call), in turns", find, "at most 2.5, aim 1.3", find <= 2.5),
+        Ratio("Find / (embed a query without a pause + empty call)", unpaused, "at most 2.5, aim 1.3", unpaused <= 2.5),
         Ratio("Store / (embed a text + empty call + commit)", store, "at most 2", store <= 2),
         Ratio("BatchStore / model alone, memories per second", batch, "at least 0.7", batch >= 0.7),
     ]
