@@ -13,7 +13,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Lorebank needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,dev]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,bench,dev]' -c constraints.txt
 	@touch $@
 
 install: $(STAMP) ## prepare the environment in .venv

@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +23,10 @@ from uuid import uuid4
 
 import asyncpg
 
-from bench.machine import describe
 from bench.service import PARTS, Part, Service, service_folder, until
 from lorebank import AsyncClient
 from lorebank.errors import Aborted, DeadlineExceeded, Unavailable
+from lorebank_server.bench.machine import describe
 from lorebank_server.postgres import embedded
 
 _CALLERS = 4
@@ -90,12 +90,19 @@ class Outcome:
 
 
 @asynccontextmanager
-async def storing(service: Service) -> Any:
-    """Callers that store without pause while the block runs; each finishes the store it is at before it leaves."""
+async def storing(service: Service, *, own_connections: bool = False) -> Any:
+    """Callers that store without pause while the block runs; each finishes the store it is at before it leaves.
+
+    They share a connection, unless each is to have its own.
+    """
     load, stop = Load(), asyncio.Event()
-    async with AsyncClient(service.address, timeout_s=_CALL_TIMEOUT_S) as client, asyncio.TaskGroup() as callers:
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as callers:
+        clients = [
+            await stack.enter_async_context(AsyncClient(service.address, timeout_s=_CALL_TIMEOUT_S))
+            for _ in range(_CALLERS if own_connections else 1)
+        ]
         for number in range(_CALLERS):
-            callers.create_task(_store_until(stop, client, number, load))
+            callers.create_task(_store_until(stop, clients[number % len(clients)], number, load))
         try:
             yield load
         finally:

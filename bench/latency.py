@@ -13,8 +13,7 @@ is used twice, so that no cache answers.
 
 import argparse
 import asyncio
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,14 +28,14 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from bench.machine import describe
 from bench.service import Service, running_service
 from lorebank import AsyncClient, Memory
-from lorebank.demo import world
+from lorebank_server.bench.corpus import queries, texts
+from lorebank_server.bench.machine import describe
 from lorebank_server.config import Settings
 from lorebank_server.embedding import CachedEmbedder, create_embedder
+from lorebank_server.embedding_backend import embedding_spec
 from lorebank_server.postgres.cluster import PORT
-from lorebank_server.serving import embedding_spec
 
 _ROUNDS = 5
 _CALLS = 100
@@ -84,19 +83,6 @@ class Ratio:
     value: float
     bound: str
     kept: bool
-
-
-def texts(seed: int) -> Iterator[str]:
-    """Endless texts as long as the example memories, no two alike."""
-    examples = [memory.content for name in world.WORLDS for memory in world.memories(name)]
-    yield from _recombined(examples, examples, random.Random(seed))
-
-
-def queries(seed: int) -> Iterator[str]:
-    """Endless queries as long as the example questions, no two alike."""
-    asked = [question.query for question in world.questions()]
-    stored = [" ".join(memory.content.split()[:10]) for name in world.WORLDS for memory in world.memories(name)]
-    yield from _recombined(asked, stored, random.Random(seed))
 
 
 async def measure(service: Service, embedder: CachedEmbedder, memories: int) -> str:
@@ -170,16 +156,6 @@ def _report(samples: Samples, model_rate: float, store_rate: float, memories: in
             "",
         ]
     )
-
-
-def _recombined(firsts: Sequence[str], seconds: Sequence[str], chance: random.Random) -> Iterator[str]:
-    seen: set[str] = set()
-    while True:
-        first, second = chance.choice(firsts).split(), chance.choice(seconds).split()
-        text = " ".join([*first[: len(first) // 2], *second[len(second) // 2 :]])
-        if text not in seen:
-            seen.add(text)
-            yield text
 
 
 async def _store_all(client: AsyncClient, contents: Sequence[str]) -> None:

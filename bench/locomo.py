@@ -26,10 +26,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.machine import describe
 from lorebank import AsyncClient, Memory, Provenance, error_of
 from lorebank.demo.own_server import own_server
 from lorebank.v1.memory_pb2 import SCOPE_TEAM
+from lorebank_server.bench.machine import describe
 
 _CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 _DEPTHS = (5, 10, 20)

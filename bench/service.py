@@ -82,17 +82,18 @@ class Service:
         self.process.terminate()
         return self.process.wait(STOP_TIMEOUT_S)
 
-    def pid_of(self, part: Part) -> int | None:
-        """Pid of a part that runs now."""
+    def pids_of(self, part: Part) -> list[int]:
+        """Pids of a part that runs now; more than one of several serving processes."""
         if self.process.poll() is not None:
-            return None
+            return []
         if part == "supervisor":
-            return self.process.pid
-        for child in _children(self.process.pid):
-            command = " ".join(child.cmdline())
-            if ("lorebank_server.worker" in command) if part == "worker" else ("postgres -D" in command):
-                return child.pid
-        return None
+            return [self.process.pid]
+        sign = "lorebank_server.worker" if part == "worker" else "postgres -D"
+        return [child.pid for child in _children(self.process.pid) if sign in _command_of(child)]
+
+    def pid_of(self, part: Part) -> int | None:
+        """Pid of a part that runs now, of the first one if there are several."""
+        return next(iter(self.pids_of(part)), None)
 
     def kill(self, part: Part) -> bool:
         """SIGKILL a part; false when it does not run at the moment."""
@@ -170,6 +171,13 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _children(pid: int) -> list[psutil.Process]:

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from lorebank_server import config
 from lorebank_server.config import ConfigurationError, Settings, load_settings, split_listen
 from lorebank_server.config_reference import describe, render_config_reference
+from lorebank_server.embedding_backend import embedding_spec, next_embedding_spec
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -173,17 +174,57 @@ def test_the_default_data_folder_depends_on_who_starts_the_server(user_id, as_ro
     assert (load_settings({}).settings.data_dir == Path("/var/lib/lorebank")) is as_root
 
 
-def test_two_embedders_are_refused():
+@pytest.mark.parametrize("which", ["", "NEXT_"])
+def test_two_embedders_in_one_place_are_refused(which):
+    name = f"LOREBANK_{which}EMBEDDING"
+    environ = {f"{name}_URL": "http://localhost:1/v1", f"{name}_MODEL": "m", f"{name}_MODEL_DIR": "d"}
+    assert f"{name}_URL and {name}_MODEL_DIR exclude each other" in refusal(environ)
+
+
+@pytest.mark.parametrize("which", ["", "NEXT_"])
+def test_an_embedding_service_needs_the_name_of_a_model(which):
+    name = f"LOREBANK_{which}EMBEDDING"
+    assert f"{name}_URL needs {name}_MODEL" in refusal({f"{name}_URL": "http://localhost:1/v1"})
+
+
+def test_a_first_and_a_next_embedder_go_together():
     environ = {
         "LOREBANK_EMBEDDING_URL": "http://localhost:1/v1",
         "LOREBANK_EMBEDDING_MODEL": "m",
-        "LOREBANK_EMBEDDING_MODEL_DIR": "d",
+        "LOREBANK_NEXT_EMBEDDING_MODEL_DIR": "d",
     }
-    assert "exclude each other" in refusal(environ)
+    settings = load_settings(environ).settings
+    assert ("m", "d") == (embedding_spec(settings).model, next_embedding_spec(settings).model_dir.name)
+    assert next_embedding_spec(Settings()) is None
 
 
-def test_an_embedding_service_needs_the_name_of_a_model():
-    assert "needs LOREBANK_EMBEDDING_MODEL" in refusal({"LOREBANK_EMBEDDING_URL": "http://localhost:1/v1"})
+@pytest.mark.parametrize(
+    "url", ["http://localhost:6334", "https://qdrant.example", "http://[::1]:6334/", "https://10.0.0.1:443"]
+)
+def test_qdrant_is_named_by_the_address_of_its_grpc_port(url):
+    assert load_settings({"LOREBANK_QDRANT_URL": url}).settings.qdrant_url == url
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:6334", "grpc://a:6334", "http://", "http://a:70000", "http://a/path", "http://me:pass@a:6334"]
+)
+def test_any_other_address_of_qdrant_is_refused(url):
+    assert "expected http://host:6334" in refusal({"LOREBANK_QDRANT_URL": url})
+
+
+def test_qdrants_http_port_is_told_from_its_grpc_port():
+    assert "6333 is Qdrant's HTTP port" in refusal({"LOREBANK_QDRANT_URL": "http://localhost:6333"})
+
+
+@pytest.mark.parametrize("prefix", ["a/b", "-a", "a b", "ä", "a" * 101])
+def test_a_prefix_that_cannot_name_a_collection_is_refused(prefix):
+    assert "LOREBANK_QDRANT_PREFIX" in refusal({"LOREBANK_QDRANT_PREFIX": prefix})
+
+
+def test_no_more_copies_are_waited_for_than_there_are():
+    environ = {"LOREBANK_QDRANT_REPLICAS": "2", "LOREBANK_QDRANT_WRITE_CONSISTENCY": "3"}
+    assert "no write would ever count" in refusal(environ)
+    load_settings({**environ, "LOREBANK_QDRANT_REPLICAS": "3"})
 
 
 def test_rows_mask_secrets_and_tell_the_source():

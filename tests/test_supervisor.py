@@ -25,11 +25,12 @@ SUPERVISOR = """
 import logging, os, sys
 from pathlib import Path
 from lorebank_server.supervisor import supervise
-folder, database_url, worker = sys.argv[1:]
+folder, database_url, worker, workers = sys.argv[1:]
 logging.basicConfig(level=logging.INFO)
 command = [sys.executable, "-c", worker, folder]
 sys.exit(supervise(
-    data_dir=Path(folder) / "data", database_url=database_url or None, worker_command=command, env=os.environ
+    data_dir=Path(folder) / "data", database_url=database_url or None, worker_command=command, env=os.environ,
+    worker_variables=[{"NUMBER": str(number)} for number in range(int(workers))],
 ))
 """
 WORKER = """
@@ -40,7 +41,7 @@ folder = Path(sys.argv[1])
 url = os.environ["LOREBANK_DATABASE_URL"]
 def announce():
     descriptors = [os.path.realpath(f"/proc/self/fd/{number}") for number in range(3, 64)]
-    me = {"pid": os.getpid(), "url": url, "supervised": os.environ["LOREBANK_SUPERVISED"]}
+    me = {name: os.environ[name] for name in ("NUMBER", "LOREBANK_SUPERVISED")} | {"pid": os.getpid(), "url": url}
     with (folder / "workers").open("a") as workers:
         print(json.dumps({**me, "descriptors": descriptors}), file=workers, flush=True)
 """
@@ -52,7 +53,7 @@ async def main():
     connection = await asyncpg.connect(url)
     announce()
     await stop.wait()
-    (folder / "drained").write_text(str(await connection.fetchval("SELECT 6 * 7")))
+    (folder / f"drained-{os.environ['NUMBER']}").write_text(str(await connection.fetchval("SELECT 6 * 7")))
 asyncio.run(main())
 """
 WRITE = """
@@ -89,8 +90,8 @@ class Supervised:
         self.cluster = folder / "data" / "postgres"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, worker: str, *, database_url: str = "") -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-c", SUPERVISOR, str(self.folder), database_url, worker]
+    def start(self, worker: str, *, database_url: str = "", workers: int = 1) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", SUPERVISOR, str(self.folder), database_url, worker, str(workers)]
         self.process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": SERVER_SOURCE})
         return self.process
 
@@ -151,7 +152,7 @@ def test_a_signal_stops_the_worker_before_postgres(supervised: Supervised, numbe
     assert 1 == len(supervised.wait_for_workers(1))
     process.send_signal(number)
     assert process.wait(20) == 0
-    assert (supervised.folder / "drained").read_text() == "42"
+    assert (supervised.folder / "drained-0").read_text() == "42"
     assert supervised.survivors() == []
 
 
@@ -174,7 +175,7 @@ def test_the_worker_gets_its_environment_and_no_descriptor(supervised: Supervise
     supervised.start(SLEEP)
     (worker,) = supervised.wait_for_workers(1)
     assert str(worker["url"]).startswith("postgresql://lorebank@/lorebank?host=")
-    assert worker["supervised"] == "1"
+    assert worker["LOREBANK_SUPERVISED"] == "1"
     assert [] == [path for path in worker["descriptors"] if path.startswith(str(supervised.folder / "data"))]
 
 
@@ -259,10 +260,40 @@ def test_with_a_database_elsewhere_it_starts_none(supervised: Supervised):
 def test_a_second_supervisor_of_the_folder_is_refused(supervised: Supervised):
     first = supervised.start(SLEEP)
     supervised.wait_for_workers(1)
-    command = [sys.executable, "-c", SUPERVISOR, str(supervised.folder), "", SLEEP]
+    command = [sys.executable, "-c", SUPERVISOR, str(supervised.folder), "", SLEEP, "1"]
     second = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": SERVER_SOURCE}, capture_output=True, text=True, check=False
     )
     assert second.returncode == 1
     assert f"is in use by process {first.pid}" in second.stderr
     assert 1 == len(supervised.workers())
+
+
+def test_several_workers_drain_at_the_same_time_and_all_are_waited_for(supervised: Supervised):
+    process = supervised.start(WORKER + DRAIN, workers=3)
+    workers = supervised.wait_for_workers(3)
+    assert {"0", "1", "2"} == {worker["NUMBER"] for worker in workers}
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert ["42"] * 3 == [(supervised.folder / f"drained-{number}").read_text() for number in range(3)]
+    assert supervised.survivors() == []
+
+
+def test_of_several_workers_the_dead_one_alone_is_started_again(supervised: Supervised):
+    supervised.start(SLEEP, workers=2)
+    before = {worker["NUMBER"]: worker["pid"] for worker in supervised.wait_for_workers(2)}
+    os.kill(before["1"], signal.SIGKILL)
+    after = supervised.wait_for_workers(3)
+    assert ("1", 3) == (after[2]["NUMBER"], len(after))
+    assert after[2]["pid"] != before["1"]
+    assert not is_dead(before["0"])
+
+
+def test_one_of_several_workers_that_keeps_dying_ends_them_all(supervised: Supervised):
+    process = supervised.start(
+        WORKER + "announce()\nif os.environ['NUMBER'] == '1': sys.exit(3)\ntime.sleep(600)", workers=2
+    )
+    assert process.wait(30) == 1
+    assert 6 == sum(worker["NUMBER"] == "1" for worker in supervised.workers())
+    assert 1 == sum(worker["NUMBER"] == "0" for worker in supervised.workers())
+    assert supervised.survivors() == []

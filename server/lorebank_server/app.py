@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -23,6 +24,7 @@ from lorebank_server.postgres import embedded
 from lorebank_server.postgres.embedded_errors import EmbeddedPostgresError
 from lorebank_server.supervisor import supervise
 from lorebank_server.telemetry.logging import configure_logging
+from lorebank_server.worker_plan import worker_plan
 
 EXIT_REFUSED = 78
 
@@ -32,13 +34,16 @@ def serve_command() -> int:
 
     def serve(settings: Settings) -> int:
         configure_logging(settings.log_level, settings.log_format)
-        return supervise(
-            data_dir=None if settings.database_url else settings.data_dir,
-            database_url=settings.database_url.get_secret_value() if settings.database_url else None,
-            worker_command=[sys.executable, "-m", "lorebank_server.worker"],
-            env=os.environ.copy(),
-            run_as=settings.postgres_user,
-        )
+        with worker_plan(settings) as workers:
+            return supervise(
+                data_dir=None if settings.database_url else settings.data_dir,
+                database_url=settings.database_url.get_secret_value() if settings.database_url else None,
+                worker_command=[sys.executable, "-m", "lorebank_server.worker"],
+                env=os.environ.copy(),
+                worker_variables=workers.variables,
+                run_as=settings.postgres_user,
+                postgres_settings=workers.postgres_settings,
+            )
 
     return _with_settings(serve)
 
@@ -90,13 +95,16 @@ def migrate_command() -> int:
 def reindex_command() -> int:
     """Embed every memory that has no vector of the model that the settings name."""
     from lorebank_server.embedding import create_embedder  # noqa: PLC0415
+    from lorebank_server.embedding_backend import embedding_spec  # noqa: PLC0415
+    from lorebank_server.operations.spaces import default_space  # noqa: PLC0415
     from lorebank_server.postgres.embedding_models import reindex  # noqa: PLC0415
-    from lorebank_server.serving import embedding_spec  # noqa: PLC0415
+    from lorebank_server.postgres.migrate import migrate  # noqa: PLC0415
 
     def show(done: int, total: int) -> None:
         print(f"\rembedded {done} of {total}", end="", file=sys.stderr, flush=True)
 
     async def embed_all(settings: Settings, dsn: str) -> int:
+        await migrate(dsn, first_space=default_space(OPERATOR_SPACE))
         embedder = await create_embedder(embedding_spec(settings))
         try:
             return await reindex(dsn, embedder, progress=show)
@@ -110,6 +118,13 @@ def reindex_command() -> int:
         return 0
 
     return _with_database(apply)
+
+
+def bench_command(**options: Any) -> int:
+    """Measure Find; the options are those of ``bench.command.bench``."""
+    from lorebank_server.bench.command import bench  # noqa: PLC0415 - loads the model's runtime
+
+    return bench(**options)
 
 
 def create_key_command(*, owner: str, role: str, space: str = OPERATOR_SPACE, project: str = "", name: str = "") -> int:

@@ -93,6 +93,17 @@ def _checked_http_url(url: str) -> str:
     return url
 
 
+def _checked_qdrant_url(url: str) -> str:
+    match = re.fullmatch(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[^\s/:@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?/?", url)
+    if match is None or int(match["port"] or 1) > 65535:
+        raise ValueError("expected http://host:6334 or https://host:6334, without a path; 6334 is Qdrant's gRPC port")
+    if match["port"] == "6333":
+        raise ValueError(
+            "6333 is Qdrant's HTTP port; expected its gRPC port, which is 6334 unless it was set otherwise"
+        )
+    return url
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -105,6 +116,14 @@ def _default_data_dir() -> Path:
 
 def _default_embedding_threads() -> int:
     return min(4, os.cpu_count() or 1)
+
+
+def _check_embedder(prefix: str, url: str | None, model_dir: Path | None, model: str | None) -> None:
+    name = f"{PREFIX}{prefix}EMBEDDING"
+    if url is not None and model_dir is not None:
+        raise ValueError(f"{name}_URL and {name}_MODEL_DIR exclude each other: set one of them")
+    if url is not None and model is None:
+        raise ValueError(f"{name}_URL needs {name}_MODEL: name the model to ask for")
 
 
 class Settings(BaseSettings):
@@ -120,6 +139,16 @@ class Settings(BaseSettings):
     listen: Annotated[str, AfterValidator(_checked_listen)] = Field(
         default="127.0.0.1:50051",
         description="Address the server listens on, as host:port; an IPv6 address stands in brackets.",
+    )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description=(
+            "Processes that serve the address together. The system spreads connections over them, not calls: a client "
+            "with one connection is served by one of them. What a setting allows a serving process, each has: "
+            "connections to Postgres, threads of the embedding model, cached vectors."
+        ),
     )
     data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(
         default_factory=_default_data_dir,
@@ -140,6 +169,85 @@ class Settings(BaseSettings):
     database_pool_size: int = Field(
         default=16, ge=1, le=1000, description="Most connections one server process holds to Postgres."
     )
+    qdrant_url: Annotated[str, AfterValidator(_checked_qdrant_url)] | None = Field(
+        default=None,
+        description=(
+            "Address of the gRPC port of a Qdrant server (1.15 or later) or cluster that searches vectors, as "
+            "http://host:6334 or, with TLS, https://host:6334; not set: Postgres searches them."
+        ),
+    )
+    qdrant_api_key: SecretStr | None = Field(
+        default=None, description="Credential for Qdrant; over http:// it can be read on the way."
+    )
+    qdrant_ca_file: Annotated[Path, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description="File of certificates (PEM) to trust when Qdrant is reached by https://.",
+        json_schema_extra={"default": "those that gRPC brings"},
+    )
+    qdrant_timeout_s: float = Field(
+        default=2.0, gt=0, le=300, description="Longest wait for Qdrant's answer to a search, in seconds."
+    )
+    qdrant_write_timeout_s: float = Field(
+        default=10.0, gt=0, le=300, description="Longest wait for Qdrant's answer to a write, in seconds."
+    )
+    qdrant_prefix: str = Field(
+        default="lorebank",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
+        description="Begins the names of the collections in Qdrant; one for each Lorebank that shares a Qdrant.",
+    )
+    qdrant_hnsw_ef: int = Field(
+        default=128,
+        ge=1,
+        le=10_000,
+        description="Neighbours a search in Qdrant keeps in view: more find more exactly, and take longer.",
+    )
+    qdrant_exact: bool = Field(
+        default=False, description="Let Qdrant compare with every vector instead of using its index; slow."
+    )
+    qdrant_oversampling: float = Field(
+        default=2.0,
+        ge=1,
+        le=100,
+        description="With quantisation, how many times the results asked for are compared by their full vectors.",
+    )
+    qdrant_quantization: Annotated[Literal["none", "int8"], BeforeValidator(_lower)] = Field(
+        default="none",
+        description=(
+            "int8: search by vectors of a quarter of the size, then by the full ones. As the settings that follow, "
+            "for collections made from now on."
+        ),
+    )
+    qdrant_on_disk: bool = Field(default=False, description="Keep full vectors and their filters on disk in Qdrant.")
+    qdrant_payload_m: int = Field(
+        default=16, ge=1, le=1000, description="Edges of each vector in the index of its space."
+    )
+    qdrant_ef_construct: int = Field(
+        default=128, ge=1, le=10_000, description="Neighbours looked at when a vector is put into the index."
+    )
+    qdrant_shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Shards of a collection.",
+        json_schema_extra={"default": "what Qdrant chooses"},
+    )
+    qdrant_replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Copies of each shard.",
+        json_schema_extra={"default": "what Qdrant chooses"},
+    )
+    qdrant_write_consistency: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description=(
+            "Copies that must have a write before it counts. As many as there are: every search finds every write at "
+            "once, and one lost copy holds writes up."
+        ),
+        json_schema_extra={"default": "what Qdrant chooses"},
+    )
     embedding_model_dir: Annotated[Path, AfterValidator(_absolute)] | None = Field(
         default=None,
         description="Folder of a local ONNX embedding model to use in place of the one that comes with Lorebank.",
@@ -155,6 +263,26 @@ class Settings(BaseSettings):
         ge=1,
         le=4000,
         description="Length of the vectors that the embedding service answers with.",
+        json_schema_extra={"default": "what the model gives"},
+    )
+    next_embedding_model_dir: Annotated[Path, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description=(
+            "Folder of another local model, loaded beside the first, for spaces that `lorebank reindex --model` moves "
+            "from one of them to the other while the server serves. The packaged model is known without it. Spaces of "
+            "either model are served."
+        ),
+    )
+    next_embedding_url: Annotated[str, AfterValidator(_checked_http_url)] | None = Field(
+        default=None, description="Address of the embedding service of that other model, in place of a folder."
+    )
+    next_embedding_api_key: SecretStr | None = Field(default=None, description="Credential for that service.")
+    next_embedding_model: str | None = Field(default=None, description="Name of the model to ask that service for.")
+    next_embedding_dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        le=4000,
+        description="Length of the vectors that that service answers with.",
         json_schema_extra={"default": "what the model gives"},
     )
     embedding_threads: int = Field(
@@ -176,6 +304,15 @@ class Settings(BaseSettings):
         le=2**31 - 1,
         description="Largest request and response, in bytes; a longer one is refused.",
     )
+    metrics_listen: Annotated[str, AfterValidator(_checked_listen)] | None = Field(
+        default=None,
+        description=(
+            "Address of a page of metrics for Prometheus, as host:port; not set: no page. Whoever reaches it may read "
+            "it without a credential, so keep it on loopback or on a network of your own. It holds counts and times, "
+            "nothing of any memory. Of several serving processes, each has a page of its own, on this port and those "
+            "that follow."
+        ),
+    )
     drain_grace_s: float = Field(
         default=20.0, ge=0, le=3600, description="Time that calls under way are given at shutdown, in seconds."
     )
@@ -195,12 +332,17 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _one_embedder(self) -> Self:
-        if self.embedding_url is not None and self.embedding_model_dir is not None:
+        _check_embedder("", self.embedding_url, self.embedding_model_dir, self.embedding_model)
+        _check_embedder("NEXT_", self.next_embedding_url, self.next_embedding_model_dir, self.next_embedding_model)
+        return self
+
+    @model_validator(mode="after")
+    def _enough_replicas(self) -> Self:
+        replicas, consistency = self.qdrant_replicas, self.qdrant_write_consistency
+        if replicas is not None and consistency is not None and consistency > replicas:
             raise ValueError(
-                "LOREBANK_EMBEDDING_URL and LOREBANK_EMBEDDING_MODEL_DIR exclude each other: set one of them"
+                "LOREBANK_QDRANT_WRITE_CONSISTENCY is larger than LOREBANK_QDRANT_REPLICAS: no write would ever count"
             )
-        if self.embedding_url is not None and self.embedding_model is None:
-            raise ValueError("LOREBANK_EMBEDDING_URL needs LOREBANK_EMBEDDING_MODEL: name the model to ask for")
         return self
 
     @property

@@ -42,19 +42,22 @@ These names are read by other parts of Lorebank, and the server passes over them
 |---|---|
 """
 
-_TRACING = """
-## Traces
+_TELEMETRY = """
+## Traces and metrics
 
-Traces follow the standard variables of OpenTelemetry, and none are made until a receiver or an exporter is
-named.
+Both follow the standard variables of OpenTelemetry, and none are made until a receiver or an exporter is named;
+`docs/telemetry.md` tells what there is.
 
 | Variable | Meaning |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | Receiver of traces, over gRPC. |
+| `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` | \
+Receiver of both, or of one, over gRPC. |
 | `OTEL_TRACES_EXPORTER` | `otlp`, `console` (one line of JSON a span, on standard error) or `none`. |
-| `OTEL_SDK_DISABLED` | `true`: no traces, whatever else is set. |
-| `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | Who the traces say they are from; by default `lorebank`. |
-| `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | Which traces are kept; by default all. |
+| `OTEL_METRICS_EXPORTER` | `otlp`, `prometheus`, `console` or `none`. |
+| `OTEL_METRIC_EXPORT_INTERVAL` | Milliseconds between two exports of metrics; by default 60000. |
+| `OTEL_SDK_DISABLED` | `true`: neither, whatever else is set. |
+| `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | Who they say they are from; by default `lorebank`. |
+| `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | Which traces are kept; by default all. Metrics count all. |
 """
 
 
@@ -98,7 +101,7 @@ def render_config_reference() -> str:
         for name, field in Settings.model_fields.items()
     ]
     reserved = [f"| `{name}` | {meaning} |" for name, meaning in RESERVED_NAMES.items()]
-    return _INTRODUCTION + "\n".join(rows) + "\n" + _RESERVED + "\n".join(reserved) + "\n" + _TRACING
+    return _INTRODUCTION + "\n".join(rows) + "\n" + _RESERVED + "\n".join(reserved) + "\n" + _TELEMETRY
 
 
 def _shown(value: object) -> str:

@@ -1,8 +1,8 @@
-"""`lorebank serve` as seen from outside: one process that owns Postgres and the serving process.
+"""`lorebank serve` as seen from outside: one process that owns Postgres and the serving processes.
 
-No threads and no event loop: the kernel ties both children to the thread that started them, and
-forking is safe. Linux ends the children when this process is killed; on a clean stop the worker goes
-first, so that it can finish what it took on.
+No threads and no event loop: the kernel ties all children to the thread that started them, and
+forking is safe. Linux ends the children when this process is killed; on a clean stop the workers go
+first, so that they can finish what they took on.
 """
 
 import logging
@@ -34,6 +34,7 @@ RECOVERY_TIMEOUT_S = 600.0
 MAX_RESTARTS = 5
 RESTART_WINDOW_S = 60.0
 FIRST_BACKOFF_S = 0.2
+ONE_WORKER: Sequence[Mapping[str, str]] = ({},)
 
 _log = logging.getLogger("lorebank.supervisor")
 
@@ -44,21 +45,26 @@ def supervise(
     database_url: str | None,
     worker_command: Sequence[str],
     env: Mapping[str, str],
+    worker_variables: Sequence[Mapping[str, str]] = ONE_WORKER,
     run_as: str | None = None,
+    postgres_settings: Mapping[str, str] = embedded.NO_SETTINGS,
 ) -> int:
-    """Runs the serving process, and a Postgres for it where none is given, until told to stop.
+    """Runs the serving processes, and a Postgres for them where none is given, until told to stop.
 
-    SIGTERM, SIGINT and SIGHUP stop the worker (30 s to drain), then Postgres; a second one, half a
-    second later or more, hurries both. What dies unasked is started again, up to 5 times in 60 s each.
+    SIGTERM, SIGINT and SIGHUP stop the workers (30 s to drain, at the same time), then Postgres; a
+    second one, half a second later or more, hurries them. What dies unasked is started again by itself,
+    up to 5 times in 60 s each.
     Call it from the main thread, before other threads exist.
 
     Args:
         data_dir: Folder of the embedded Postgres; required unless `database_url` is given.
         database_url: A Postgres elsewhere; None embeds one.
-        worker_command: The serving process: absolute program and arguments. Its environment is `env`
-            plus `LOREBANK_DATABASE_URL` and `LOREBANK_SUPERVISED=1`.
+        worker_command: A serving process: absolute program and arguments. Its environment is `env` plus
+            `LOREBANK_DATABASE_URL` and `LOREBANK_SUPERVISED=1`.
         env: See `worker_command`.
+        worker_variables: One entry for each serving process: what its environment has besides.
         run_as: The account for the embedded Postgres, see `embedded.start`.
+        postgres_settings: For the embedded Postgres, see `embedded.start`.
 
     Returns:
         0 after a signal, 78 when the worker ended with 78, 1 when something kept dying.
@@ -77,6 +83,7 @@ def supervise(
                 postgres = embedded.start(
                     data_dir,
                     run_as,
+                    settings=postgres_settings,
                     start_timeout_s=RECOVERY_TIMEOUT_S,
                     interrupted=signals.stop_requested,
                 )
@@ -85,10 +92,12 @@ def supervise(
             stack.callback(postgres.stop, hurried=signals.hurry_requested)
             _log.info("postgres_started pid=%d data_dir=%s", postgres.pid, postgres.data_dir)
             database_url = postgres.dsn
-        worker_env = {**env, "LOREBANK_DATABASE_URL": database_url, "LOREBANK_SUPERVISED": "1"}
-        worker = _Worker(worker_command, worker_env, signals)
-        stack.callback(worker.stop)
-        return _watch(worker, postgres, signals)
+        common = {**env, "LOREBANK_DATABASE_URL": database_url, "LOREBANK_SUPERVISED": "1"}
+        workers: list[_Worker] = []
+        stack.callback(_stop, workers, signals)
+        for variables in worker_variables:
+            workers.append(_Worker(worker_command, {**common, **variables}))  # noqa: PERF401 - stopped if the next fails
+        return _watch(workers, postgres, signals)
 
 
 class _TooManyRestartsError(Exception):
@@ -127,12 +136,16 @@ class _Restarts:
 
 
 class _Worker:
-    """The serving process."""
+    """A serving process, and when it is due again after it died.
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], signals: StopSignals) -> None:
+    Attributes:
+        restarts: Its own: one that keeps dying does not use up what others may need.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self.restarts = _Restarts()
         self._command = command
         self._env = env
-        self._signals = signals
         self._process = self._spawn()
 
     @property
@@ -146,19 +159,15 @@ class _Worker:
     def restart(self) -> None:
         self._process = self._spawn()
 
-    def stop(self) -> None:
-        """Lets it drain, then kills it; returns once it is gone."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            deadline = time.monotonic() + WORKER_GRACE_S
-            while self._process.poll() is None:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0 or self._signals.hurry_requested():
-                    self._process.kill()
-                    self._process.wait()
-                else:
-                    self._signals.wait(left_s)
-        _log.info("worker_stopped pid=%d code=%d", self._process.pid, self._process.returncode)
+    def terminate(self) -> None:
+        """Asks it to drain and end; nothing happens to one that is dead."""
+        self._process.terminate()
+
+    def bury(self) -> None:
+        """Kills it if it lives; returns once it is gone."""
+        self._process.kill()
+        code = self._process.wait()
+        _log.info("worker_stopped pid=%d code=%d", self._process.pid, code)
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         process = spawn(self._command, death_signal=signal.SIGKILL, env=self._env)
@@ -166,26 +175,41 @@ class _Worker:
         return process
 
 
-def _watch(worker: _Worker, postgres: EmbeddedPostgres | None, signals: StopSignals) -> int:
-    """Keeps both alive; returns the exit code when it is time to stop them."""
-    postgres_restarts, worker_restarts = _Restarts(), _Restarts()
+def _stop(workers: Sequence[_Worker], signals: StopSignals) -> None:
+    """Lets all drain at the same time, then kills what is left; returns once they are gone."""
+    for worker in workers:
+        worker.terminate()
+    deadline = time.monotonic() + WORKER_GRACE_S
+    while any(worker.exit_code() is None for worker in workers):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or signals.hurry_requested():
+            break
+        signals.wait(left_s)
+    for worker in workers:
+        worker.bury()
+
+
+def _watch(workers: Sequence[_Worker], postgres: EmbeddedPostgres | None, signals: StopSignals) -> int:
+    """Keeps all alive; returns the exit code when it is time to stop them."""
+    postgres_restarts = _Restarts()
     while not signals.stop_requested():
         now = time.monotonic()
-        code = worker.exit_code()
-        if code == EXIT_CONFIGURATION:
-            _log.error("worker_refused code=%d", code)
+        codes = [worker.exit_code() for worker in workers]
+        if EXIT_CONFIGURATION in codes:
+            _log.error("worker_refused code=%d", EXIT_CONFIGURATION)
             return EXIT_CONFIGURATION
         try:
             if postgres is not None and not postgres.is_running() and postgres_restarts.due(now):
                 _restart_postgres(postgres, signals)
-            if code is not None and worker_restarts.due(now):
-                _log.warning("worker_died code=%d", code)
-                worker.restart()
+            for worker, code in zip(workers, codes, strict=True):
+                if code is not None and worker.restarts.due(now):
+                    _log.warning("worker_died pid=%d code=%d", worker.pid, code)
+                    worker.restart()
         except _TooManyRestartsError:
             _log.error("too_many_restarts limit=%d window_s=%d", MAX_RESTARTS, RESTART_WINDOW_S)
             return EXIT_FAILED
-        _reap_adopted({worker.pid, 0 if postgres is None else postgres.pid})
-        signals.wait(min(postgres_restarts.wait_s(now), worker_restarts.wait_s(now)))
+        _reap_adopted({0 if postgres is None else postgres.pid, *(worker.pid for worker in workers)})
+        signals.wait(min(restarts.wait_s(now) for restarts in (postgres_restarts, *(w.restarts for w in workers))))
     return EXIT_STOPPED
 
 

@@ -83,7 +83,7 @@ def test_counts_are_carried_over():
 )
 def test_quality_moves_relevance_between_a_quarter_and_seven_quarters(strength, policy, expected):
     quality = assess(standing(strength, None, policy), now=NOW, stale_threshold=0.25)
-    assert expected == multiplier(quality)
+    assert expected == multiplier(quality.policy, quality.strength)
 
 
 @pytest.mark.parametrize(

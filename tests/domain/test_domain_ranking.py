@@ -6,20 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebank_server.domain.quality import Quality
+from lorebank_server.domain.quality import multiplier
 from lorebank_server.domain.ranking import Candidate, Mode, rank
 
 
-def quality(strength=0.5, policy="bayes-v2"):
-    return Quality(1.0, strength, strength, False, 0, 0, 0, 0, 0, policy, 0.0)
-
-
 def candidate(name, similarity, lexical, strength=0.5):
-    return Candidate(UUID(int=abs(hash(name)) % 2**100), name, similarity, lexical, quality(strength))
+    return Candidate(UUID(int=abs(hash(name)) % 2**100), name, similarity, lexical, multiplier("bayes-v2", strength))
 
 
 def order(candidates, mode=Mode.HYBRID):
-    return [(entry.candidate.id, round(entry.score.total, 9)) for entry in rank(candidates, mode=mode)]
+    return [(entry.candidate.id, round(entry.total, 9)) for entry in rank(candidates, mode=mode).entries]
 
 
 def test_each_leg_is_divided_by_its_maximum_and_weighed_4_to_6():
@@ -43,8 +39,9 @@ def test_what_no_leg_supports_is_no_hit():
 
 
 def test_a_negative_similarity_is_told_and_counts_as_zero():
-    (entry,) = rank([candidate("a", -0.3, 2.0)], mode=Mode.HYBRID)
-    assert (-0.3, 0.0, 0.6) == (entry.score.similarity, entry.score.max_similarity, entry.score.fused)
+    ranking = rank([candidate("a", -0.3, 2.0)], mode=Mode.HYBRID)
+    (entry,) = ranking.entries
+    assert (-0.3, 0.0, 0.6) == (entry.candidate.similarity, ranking.max_similarity, entry.fused)
 
 
 def test_strength_moves_rank():
@@ -66,25 +63,25 @@ CANDIDATES = st.lists(
 
 @given(candidates=CANDIDATES, mode=st.sampled_from(Mode), seed=st.randoms())
 def test_order_is_total_ties_go_by_id_and_input_order_does_not_matter(candidates, mode, seed):
-    ranked = rank(candidates, mode=mode)
+    ranking = rank(candidates, mode=mode)
     shuffled = list(candidates)
     seed.shuffle(shuffled)
-    assert ranked == rank(shuffled, mode=mode)
-    keys = [(-entry.score.total, entry.candidate.id) for entry in ranked]
+    assert ranking == rank(shuffled, mode=mode)
+    keys = [(-entry.total, entry.candidate.id) for entry in ranking.entries]
     assert sorted(keys) == keys
-    assert all(0.0 < entry.score.fused <= 1.0 + 1e-12 for entry in ranked)
+    assert all(0.0 < entry.fused <= 1.0 + 1e-12 for entry in ranking.entries)
 
 
 @given(candidates=CANDIDATES, mode=st.sampled_from(Mode))
 def test_the_best_of_each_leg_has_that_leg_in_full(candidates, mode):
-    ranked = rank(candidates, mode=mode)
-    for entry in ranked:
-        score = entry.score
+    ranking = rank(candidates, mode=mode)
+    for entry in ranking.entries:
+        found = entry.candidate
         parts = {
             Mode.SEMANTIC: (1.0, 0.0),
             Mode.LEXICAL: (0.0, 1.0),
         }.get(mode, (0.4, 0.6))
-        dense = max(0.0, score.similarity) / score.max_similarity if score.max_similarity else 0.0
-        lexical = score.lexical / score.max_lexical if score.max_lexical else 0.0
-        assert parts[0] * dense + parts[1] * lexical == pytest.approx(score.fused, abs=1e-12)
-        assert score.fused * (0.25 + 1.5 * score.quality.strength) == pytest.approx(score.total, abs=1e-12)
+        dense = max(0.0, found.similarity or 0.0) / ranking.max_similarity if ranking.max_similarity else 0.0
+        lexical = found.lexical / ranking.max_lexical if ranking.max_lexical else 0.0
+        assert parts[0] * dense + parts[1] * lexical == pytest.approx(entry.fused, abs=1e-12)
+        assert entry.fused * found.multiplier == pytest.approx(entry.total, abs=1e-12)

@@ -8,6 +8,7 @@ def plan(**frequencies: int) -> RecallPlan:
     rarest_first = sorted((count, term) for term, count in frequencies.items())
     return RecallPlan(
         space_id=1,
+        generation=1,
         buckets=(1,),
         terms=tuple(term for _, term in rarest_first),
         frequencies=tuple(count for count, _ in rarest_first),

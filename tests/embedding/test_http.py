@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 import pytest
+from opentelemetry import baggage, context
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import format_span_id, format_trace_id
 
 from lorebank_server.domain.errors import EmbedderUnavailableError
 from lorebank_server.embedding import EmbeddingSpec, create_embedder
@@ -210,3 +213,24 @@ async def test_a_spec_with_a_url_makes_a_cached_http_embedder(endpoint: Endpoint
     await embedder.embed_query(TEXT)
     await embedder.aclose()
     assert 1 == len(endpoint.requests)
+
+
+async def test_the_endpoint_is_sent_the_trace_and_no_baggage(endpoint: Endpoint):
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("test")
+    token = context.attach(baggage.set_baggage("pet", "cat"))
+    try:
+        with tracer.start_as_current_span("asking") as span:
+            async with connected(endpoint.url) as embedder:
+                await embedder.embed_query(TEXT)
+    finally:
+        context.detach(token)
+    asked = span.get_span_context()
+    expected = f"traceparent: 00-{format_trace_id(asked.trace_id)}-{format_span_id(asked.span_id)}-"
+    assert expected in endpoint.heads[0].lower()
+    assert "baggage" not in endpoint.heads[0].lower()
+
+
+async def test_without_a_trace_the_endpoint_is_sent_none(endpoint: Endpoint):
+    async with connected(endpoint.url) as embedder:
+        await embedder.embed_query(TEXT)
+    assert "traceparent" not in endpoint.heads[0].lower()

@@ -28,12 +28,14 @@ SERVED = {
     *("Store", "BatchStore", "Find", "Vote", "Supersede", "Graph", "GetMemory", "BatchGetMemories", "ListMemories"),
     *("UpdateMemory", "DeleteMemory", "UndeleteMemory", "ListRevisions"),
     *("CreateSpace", "GetSpace", "ListSpaces", "UpdateSpace", "DeleteSpace", "CreateKey", "ListKeys", "RevokeKey"),
+    *("CheckIntegrity", "Reindex"),
 }
 # Enough of a request for the server to look at its space, and not enough to change anything.
 FILLED = {
     "UpdateSpace": {"update_mask": {"paths": ["display_name"]}},
     "CreateSpace": {"space": {"language": "no such language"}},
     "RevokeKey": {"id": "nokeyid0"},
+    "Reindex": {"model": "no such model"},
 }
 OWN, OTHER, UNKNOWN = "space-own", "space-two", "space-not"
 MAY_BE_TOLD = {

@@ -136,8 +136,12 @@ async def test_nothing_of_a_deleted_space_remains_and_nothing_else_goes(world):
             "where space_id = $1 returning bucket_id) insert into bucket_terms select bucket_id, 'term', 1 from s",
             number,
         )
+        await connection.execute("insert into vector_indexes values ($1, 1, 1, true, now())", number)
+        await connection.execute(
+            "insert into unembedded select uid, space_id, 0, 'infinity' from memories where space_id = $1", number
+        )
     there = await rows(world, number)
-    assert set() == {table for table, count in there.items() if not count} - {"embedding_models"}
+    assert set() == {table for table, count in there.items() if not count} - {"embedding_models", "outbox"}
     assert (await deleted(operator, "doomed")).done
     assert dict.fromkeys(there, 0) | {"embedding_models": there["embedding_models"]} == await rows(world, number)
     assert before == await rows(world)

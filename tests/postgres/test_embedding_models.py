@@ -7,7 +7,7 @@ import pytest
 
 from lorebank import AsyncClient
 from lorebank_server.domain.errors import EmbedderUnavailableError
-from lorebank_server.postgres.embedding_models import EmbeddingModelMismatchError, adopt_model, reindex
+from lorebank_server.postgres.embedding_models import EmbeddingModelMismatchError, adopt_models, reindex
 
 DIMENSIONS = 8
 COPIES = 300
@@ -61,18 +61,37 @@ def vectors(connect):
 
 
 async def test_a_model_keeps_its_number(database, embedder):
-    first, again, other = [await adopt_model(database, each) for each in (embedder, embedder, ToyEmbedder())]
+    first, again, other = [(await adopt_models(database, [each]))[0] for each in (embedder, embedder, ToyEmbedder())]
     assert first == again
     assert first != other
+    assert [other, first] == await adopt_models(database, [ToyEmbedder(), embedder])
 
 
-async def test_vectors_of_another_model_are_refused_with_two_ways_out(filled, embedder):
+async def test_starts_of_servers_use_up_no_numbers(database, embedder):
+    for _ in range(3):
+        await adopt_models(database, [embedder])
+    (other,) = await adopt_models(database, [ToyEmbedder()])
+    assert 2 == other
+
+
+async def test_a_space_without_vectors_is_searched_by_the_first_model(database, embedder, connect):
+    connection = await connect(database)
+    for models in ([embedder, ToyEmbedder()], [ToyEmbedder(), embedder]):
+        numbers = await adopt_models(database, models)
+        assert numbers[0] == await connection.fetchval("select embedding_model from spaces")
+
+
+async def test_vectors_of_another_model_are_refused_with_three_ways_out(filled, embedder):
     with pytest.raises(EmbeddingModelMismatchError) as caught:
-        await adopt_model(filled, ToyEmbedder())
+        await adopt_models(filled, [ToyEmbedder()])
     assert "EMBEDDING_MODEL_MISMATCH" == caught.value.reason
-    assert f"of the model {embedder.model} (384 dimensions), but this server is set to toy" in caught.value.message
-    assert "LOREBANK_EMBEDDING_*" in caught.value.message
-    assert "lorebank reindex" in caught.value.message
+    assert (
+        f"of the model {embedder.model} (384 dimensions), but this server is set to toy (8 dimensions)"
+        in caught.value.message
+    )
+    for way_out in ("LOREBANK_EMBEDDING_*", "lorebank reindex --model", "lorebank reindex --direct"):
+        assert way_out in caught.value.message
+    assert 2 == len(await adopt_models(filled, [ToyEmbedder(), embedder]))
 
 
 async def test_reindexing_replaces_every_vector_and_tells_how_far_it_is(filled, vectors):
@@ -82,17 +101,20 @@ async def test_reindexing_replaces_every_vector_and_tells_how_far_it_is(filled, 
     assert {("toy", DIMENSIONS): COPIES + 1} == await vectors(filled)
     assert [(0, COPIES + 1), (256, COPIES + 1), (COPIES + 1, COPIES + 1)] == told
     assert 0 == await reindex(filled, ToyEmbedder(), progress=lambda *_: None)
-    assert await adopt_model(filled, ToyEmbedder()) > 0
+    assert await adopt_models(filled, [ToyEmbedder()])
 
 
-async def test_an_interrupted_reindexing_serves_neither_model_and_goes_on_where_it_was(filled, embedder, vectors):
+async def test_an_interrupted_reindexing_leaves_the_old_model_in_use_and_goes_on_where_it_was(
+    filled, embedder, vectors
+):
     with pytest.raises(EmbedderUnavailableError):
         await reindex(filled, ToyEmbedder(calls=1), progress=lambda *_: None)
-    assert {("toy", DIMENSIONS): 256, (embedder.model, 384): COPIES + 1 - 256} == await vectors(filled)
-    for model in (embedder, ToyEmbedder()):
-        with pytest.raises(EmbeddingModelMismatchError):
-            await adopt_model(filled, model)
+    assert {("toy", DIMENSIONS): 256, (embedder.model, 384): COPIES + 1} == await vectors(filled)
+    assert await adopt_models(filled, [embedder])
+    with pytest.raises(EmbeddingModelMismatchError):
+        await adopt_models(filled, [ToyEmbedder()])
     assert COPIES + 1 - 256 == await reindex(filled, ToyEmbedder(), progress=lambda *_: None)
+    assert {("toy", DIMENSIONS): COPIES + 1} == await vectors(filled)
 
 
 async def test_a_memory_stored_while_the_model_was_away_is_embedded(filled, connect, vectors):

@@ -15,8 +15,8 @@ PLACES = ("mill", "school", "harbour", "tower", "inn")
 FACTS = [f"The {thing} of the {place} is checked." for thing in THINGS for place in PLACES]
 COPIES = 120
 STORED = len(FACTS) * (COPIES + 1)
-LEAST_MEMORIES = 2000
-"""From so many on a space has snapshots."""
+LEAST_MEMORIES = 100
+"""From so many on a bucket has a snapshot."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ async def test_a_space_that_shrinks_keeps_a_true_snapshot(large: Large):
     assert 0 == await large.refresh()
 
 
-async def test_small_spaces_have_no_snapshot(large: Large):
+async def test_small_buckets_have_no_snapshot(large: Large):
     await retire(large, STORED - LEAST_MEMORIES + 1)
     assert 0 == await large.refresh()
     assert None is await large.snapshot()
@@ -111,3 +111,18 @@ async def test_after_a_bulk_load_the_planner_knows_how_much_there_is(large: Larg
     assert await StatisticsRefresher.analyze(large.owner)
     assert STORED == await large.owner.fetchval("select reltuples::int from pg_class where relname = 'memories'")
     assert not await StatisticsRefresher.analyze(large.owner)
+
+
+async def test_who_sees_little_is_counted_for_as_things_stand(large: Large):
+    async def documents() -> int:
+        return await large.owner.fetchval(
+            "select s.documents from term_statistics(1, array(select id from buckets), array['boiler']) s"
+        )
+
+    await large.refresh()
+    await retire(large, 100)
+    assert STORED == await documents()
+    await retire(large, STORED - 1_600)
+    await large.refresh()
+    await retire(large, 100)
+    assert (1_400, 1_500) == (await documents(), (await large.snapshot())[1])

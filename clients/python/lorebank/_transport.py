@@ -1,11 +1,13 @@
-"""The channel to the server: deadlines, retries, credential, errors."""
+"""The channel to the server: deadlines, retries, credential, trace, errors."""
 
 import json
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import grpc
 
 from lorebank._status import from_rpc_error
+from lorebank._trace_context import trace_metadata
 from lorebank.v1.memory_service_pb2_grpc import MemoryServiceStub
 from lorebank.v1.space_service_pb2_grpc import SpaceServiceStub
 
@@ -46,6 +48,8 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_RECEIVED_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # A client has a connection of its own: of several, each may be served by another process.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 _LOOPBACK: Final = ("127.", "localhost:", "[::1]")
@@ -96,9 +100,31 @@ class Transport:
             LorebankError: It failed; the subclass says how.
         """
         try:
-            return await method(request, timeout=timeout_s or self.timeout_s, metadata=self._metadata)
+            metadata = (*self._metadata, *trace_metadata())
+            return await method(request, timeout=timeout_s or self.timeout_s, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error) from error
+
+    async def stream(
+        self,
+        method: grpc.aio.UnaryStreamMultiCallable[_Request, _Response],
+        request: _Request,
+        *,
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[_Response, None]:
+        """Make one call and yield what it answers; it ends when the iteration does. Without a timeout it has no end.
+
+        Raises:
+            LorebankError: It failed; the subclass says how.
+        """
+        call = method(request, timeout=timeout_s, metadata=(*self._metadata, *trace_metadata()))
+        try:
+            async for response in call:
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            call.cancel()
 
     async def close(self) -> None:
         """End the connection; calls under way are cancelled. Closing again does nothing."""

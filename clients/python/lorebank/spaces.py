@@ -1,13 +1,17 @@
 """Calls that govern spaces."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from typing import Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from lorebank._pager import AsyncPager
 from lorebank._transport import Transport
-from lorebank.v1 import space_pb2
+from lorebank.v1 import maintenance_pb2, space_pb2
 from lorebank.v1.space_pb2 import Space
+
+CHECK_TIMEOUT_S: Final = 600.0
 
 
 class Spaces:
@@ -66,3 +70,45 @@ class Spaces:
         """
         request = space_pb2.DeleteSpaceRequest(space=space, confirm=confirm)
         return await self._transport.call(self._transport.spaces.DeleteSpace, request)
+
+    async def check_integrity(
+        self, space: str = "", *, repair: bool = False, timeout_s: float = CHECK_TIMEOUT_S
+    ) -> maintenance_pb2.CheckIntegrityResponse:
+        """Compare the rows of a space with its vectors, in both directions. Default: the client's space.
+
+        Args:
+            space: Its id.
+            repair: Whether to put right what differs.
+            timeout_s: Seconds that it may take; some hundred thousand memories take some ten of them.
+
+        Raises:
+            Unavailable: The vector index is away.
+        """
+        request = maintenance_pb2.CheckIntegrityRequest(space=space or self._space, repair=repair)
+        return await self._transport.call(self._transport.spaces.CheckIntegrity, request, timeout_s=timeout_s)
+
+    async def reindex(
+        self, space: str = "", *, model: str = "", timeout_s: float | None = None
+    ) -> AsyncIterator[maintenance_pb2.ReindexResponse]:
+        """Build the vectors of a space again, and yield how far that is. Default: the client's space.
+
+        It is searched and written to meanwhile as always. Phases are "embedding", "indexing", "switching" and
+        "finished"; within one, ``done`` and ``total`` never fall. What is done stays done: after a failure, or after
+        leaving the iteration early, another call goes on.
+
+        Args:
+            space: Its id.
+            model: Name of another model that the server has, to move the space to. Default: the present one, whose
+                vectors are kept.
+            timeout_s: Seconds that it may take. Default: without end.
+
+        Raises:
+            InvalidArgument: The server has no such model; the message names those it has.
+            Aborted: Another reindexing of the space is under way.
+            Unavailable: The embedding model or the vector index is away.
+        """
+        request = maintenance_pb2.ReindexRequest(space=space or self._space, model=model)
+        steps = self._transport.stream(self._transport.spaces.Reindex, request, timeout_s=timeout_s)
+        async with aclosing(steps):
+            async for step in steps:
+                yield step

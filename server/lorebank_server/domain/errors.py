@@ -11,7 +11,8 @@
 ├── ``ResourceExhaustedError``: quota, rate or size; later
 ├── ``NotImplementedYetError``: a procedure of the contract that this version does not serve
 ├── ``StorageUnavailableError``: Postgres is away; retry
-└── ``EmbedderUnavailableError``: the embedding model cannot answer; retry
+├── ``EmbedderUnavailableError``: the embedding model cannot answer; retry
+└── ``VectorIndexUnavailableError``: the vector index cannot answer; retry
 """
 
 from collections.abc import Mapping
@@ -101,3 +102,7 @@ class StorageUnavailableError(LorebankError):
 
 class EmbedderUnavailableError(LorebankError):
     """The embedding model cannot answer for now."""
+
+
+class VectorIndexUnavailableError(LorebankError):
+    """The vector index cannot answer for now."""

@@ -136,6 +136,6 @@ def crossing_time(standing: Standing, threshold: float) -> datetime | None:
     return standing.reference_time + standing.half_life_days * log2(1.0 / share) * _DAY
 
 
-def multiplier(quality: Quality) -> float:
-    """The factor by which quality moves relevance: 0.25 to 1.75, and 1 under ``none``."""
-    return 1.0 if quality.policy == "none" else 0.25 + 1.5 * quality.strength
+def multiplier(policy: str, strength: float) -> float:
+    """The factor by which strength moves relevance: 0.25 to 1.75, and 1 under ``none``."""
+    return 1.0 if policy == "none" else 0.25 + 1.5 * strength

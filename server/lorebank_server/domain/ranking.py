@@ -7,6 +7,7 @@ zero, instead of min-max scaling, keeps near-ties near and a single hit defined;
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from lorebank_server.domain.quality import Quality, multiplier
@@ -25,22 +26,44 @@ class Mode(IntEnum):
     LEXICAL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A confirmed candidate with both exact scores.
 
     Attributes:
         similarity: Cosine of query and memory, -1 to 1; None when either has no vector.
         lexical: BM25 score, 0 or more.
-        matched: Lexemes of the query that the memory contains, in alphabetical order.
+        multiplier: The factor by which its quality moves relevance.
+        matched: Lexemes of the query that the memory contains, in any order.
     """
 
     uid: UUID
     id: str
     similarity: float | None
     lexical: float
-    quality: Quality
-    matched: tuple[str, ...] = ()
+    multiplier: float
+    matched: Sequence[str] = ()
+
+
+class Ranked(NamedTuple):
+    """A candidate in its place, with its relevance and that times its multiplier."""
+
+    candidate: Candidate
+    fused: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Candidates that a leg supports, best first.
+
+    Attributes:
+        max_similarity: The greatest cosine among them, at least 0.
+        max_lexical: The greatest BM25 score among them.
+    """
+
+    entries: Sequence[Ranked]
+    max_similarity: float
+    max_lexical: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +81,10 @@ class Score:
     @property
     def total(self) -> float:
         """``fused * multiplier * applicability``."""
-        return self.fused * multiplier(self.quality) * self.applicability
+        return self.fused * multiplier(self.quality.policy, self.quality.strength) * self.applicability
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A candidate in its place."""
-
-    candidate: Candidate
-    score: Score
-
-
-def rank(candidates: Sequence[Candidate], *, mode: Mode) -> list[Ranked]:
+def rank(candidates: Sequence[Candidate], *, mode: Mode) -> Ranking:
     """Order candidates by score, highest first, ties by id.
 
     The first k of a longer answer are the answer of length k. SEMANTIC and LEXICAL give one leg all the weight.
@@ -79,23 +94,14 @@ def rank(candidates: Sequence[Candidate], *, mode: Mode) -> list[Ranked]:
         Mode.SEMANTIC: (1.0, 0.0),
         Mode.LEXICAL: (0.0, 1.0),
     }.get(mode, (DENSE_WEIGHT, LEXICAL_WEIGHT))
-    cosines = [max(0.0, candidate.similarity or 0.0) for candidate in candidates]
-    max_cosine = max(cosines, default=0.0)
+    max_cosine = max((candidate.similarity or 0.0 for candidate in candidates), default=0.0)
     max_lexical = max((candidate.lexical for candidate in candidates), default=0.0)
-    ranked = []
-    for candidate, cosine in zip(candidates, cosines, strict=True):
-        dense = cosine / max_cosine if max_cosine > 0.0 else 0.0
-        lexical = candidate.lexical / max_lexical if max_lexical > 0.0 else 0.0
-        fused = dense_weight * dense + lexical_weight * lexical
+    per_cosine = dense_weight / max_cosine if max_cosine > 0.0 else 0.0
+    per_lexical = lexical_weight / max_lexical if max_lexical > 0.0 else 0.0
+    entries = []
+    for candidate in candidates:
+        fused = per_cosine * max(0.0, candidate.similarity or 0.0) + per_lexical * candidate.lexical
         if fused > 0.0:
-            score = Score(
-                similarity=candidate.similarity or 0.0,
-                lexical=candidate.lexical,
-                max_similarity=max_cosine,
-                max_lexical=max_lexical,
-                fused=fused,
-                quality=candidate.quality,
-            )
-            ranked.append(Ranked(candidate=candidate, score=score))
-    ranked.sort(key=lambda entry: (-entry.score.total, entry.candidate.id))
-    return ranked
+            entries.append(Ranked(candidate, fused, fused * candidate.multiplier))
+    entries.sort(key=lambda entry: (-entry.total, entry.candidate.id))
+    return Ranking(entries, max(0.0, max_cosine), max_lexical)

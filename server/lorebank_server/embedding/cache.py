@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lorebank_server.embedding.failures import unavailable
 from lorebank_server.ports.embedder import Embedder, Vector
+from lorebank_server.ports.stages import note
 
 DEFAULT_CACHE_SIZE = 4096
 """Vectors kept of each kind; with 384 dimensions 6 MiB."""
@@ -67,6 +68,7 @@ class VectorCache:
                 missing.append(key)
         self.hits += len(texts) - len(missing)
         self.misses += len(missing)
+        note(texts=len(texts), cache_hits=len(texts) - len(missing))
         if missing:
             joined.add(self._start({key: texts[key] for key in missing}, compute))
         found.update(await self._wait(joined))

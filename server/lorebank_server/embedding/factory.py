@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import Literal
 
 from lorebank_server.embedding.cache import DEFAULT_CACHE_SIZE, CachedEmbedder
+from lorebank_server.embedding.deferred import DeferredEmbedder
+from lorebank_server.embedding.guarded import GuardedEmbedder
 from lorebank_server.embedding.http import OpenAICompatibleEmbedder
 from lorebank_server.embedding.local import OnnxEmbedder
-from lorebank_server.embedding.model_files import packaged_model, read_model_folder
+from lorebank_server.embedding.model_files import (
+    PACKAGED_DIMENSIONS,
+    PACKAGED_IDENTITY,
+    packaged_model,
+    read_model_folder,
+)
 from lorebank_server.ports.embedder import Embedder
 
 
@@ -60,6 +67,9 @@ class EmbeddingSpec:
 async def create_embedder(spec: EmbeddingSpec) -> CachedEmbedder:
     """Load or reach the model that a spec describes, behind a cache.
 
+    An endpoint is behind a circuit breaker too, below the cache, which answers even while the circuit is open. A model
+    in this process has none: it may be busy, but it does not go away, and to refuse work would not make it quicker.
+
     Nothing is downloaded. The caller closes the embedder, which closes everything below it.
 
     Raises:
@@ -69,14 +79,21 @@ async def create_embedder(spec: EmbeddingSpec) -> CachedEmbedder:
     return CachedEmbedder(await _create_uncached(spec), query_cache_size=spec.query_cache_size)
 
 
+def defer_packaged(spec: EmbeddingSpec) -> DeferredEmbedder:
+    """The packaged model, to be loaded when it is first needed, with the threads and the cache of a spec."""
+    packaged = EmbeddingSpec(threads=spec.threads, query_cache_size=spec.query_cache_size)
+    return DeferredEmbedder(partial(create_embedder, packaged), model=PACKAGED_IDENTITY, dimensions=PACKAGED_DIMENSIONS)
+
+
 async def _create_uncached(spec: EmbeddingSpec) -> Embedder:
     if spec.url and spec.model:
-        return await OpenAICompatibleEmbedder.create(
+        endpoint = await OpenAICompatibleEmbedder.create(
             url=spec.url,
             model=spec.model,
             api_key=spec.api_key,
             dimensions=spec.dimensions,
             timeout_s=spec.timeout_s,
         )
+        return GuardedEmbedder(endpoint)
     read_files = partial(read_model_folder, spec.model_dir) if spec.model_dir else packaged_model
     return await OnnxEmbedder.create(read_files, threads=spec.threads)

@@ -1,6 +1,11 @@
 """How this package reports failure: one error, two reasons, never a text, a key or a vector."""
 
+from typing import Final
+
 from lorebank_server.domain.errors import EmbedderUnavailableError
+from lorebank_server.ports.embedder import OUTAGE
+
+MISCONFIGURED: Final = "EMBEDDER_MISCONFIGURED"
 
 
 def unavailable(message: str, **metadata: str) -> EmbedderUnavailableError:
@@ -13,7 +18,7 @@ def unavailable(message: str, **metadata: str) -> EmbedderUnavailableError:
     Returns:
         The error, to be raised by the caller.
     """
-    return EmbedderUnavailableError(message, reason="EMBEDDER_UNAVAILABLE", metadata=metadata)
+    return EmbedderUnavailableError(message, reason=OUTAGE, metadata=metadata)
 
 
 def misconfigured(message: str, **metadata: str) -> EmbedderUnavailableError:
@@ -26,4 +31,4 @@ def misconfigured(message: str, **metadata: str) -> EmbedderUnavailableError:
     Returns:
         The error, to be raised by the caller.
     """
-    return EmbedderUnavailableError(message, reason="EMBEDDER_MISCONFIGURED", metadata=metadata)
+    return EmbedderUnavailableError(message, reason=MISCONFIGURED, metadata=metadata)

@@ -7,8 +7,10 @@ from typing import Self
 import httpx
 import msgspec
 import numpy as np
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from lorebank_server.embedding.failures import misconfigured, unavailable
+from lorebank_server.embedding.model_time import InputKind, model_run
 from lorebank_server.embedding.unit_length import to_unit_vectors
 from lorebank_server.ports.embedder import Vector
 
@@ -18,6 +20,7 @@ MAX_BATCH_TEXTS = 128
 DEFAULT_RETRY_DELAY_S = 0.1
 """Pause before the one retry, in seconds."""
 
+_TRACE_CONTEXT = TraceContextTextMapPropagator()
 _CONNECTION_FAILURES = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 
@@ -112,7 +115,7 @@ class OpenAICompatibleEmbedder:
         Raises:
             EmbedderUnavailableError: The endpoint failed, was too slow or answered something else.
         """
-        return (await self._embed([text]))[0]
+        return (await self._embed("query", [text]))[0]
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         """Embed texts in the order given, up to 128 a request, one request after the other; none for none.
@@ -122,39 +125,47 @@ class OpenAICompatibleEmbedder:
         """
         vectors: list[Vector] = []
         for start in range(0, len(texts), MAX_BATCH_TEXTS):
-            vectors += await self._embed(texts[start : start + MAX_BATCH_TEXTS])
+            vectors += await self._embed("document", texts[start : start + MAX_BATCH_TEXTS])
         return vectors
 
     async def aclose(self) -> None:
         """Close all connections; safe to call twice."""
         await self._client.aclose()
 
-    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
+    async def _embed(self, kind: InputKind, texts: Sequence[str]) -> list[Vector]:
         if self._client.is_closed:
             raise unavailable("The embedder is closed.")
         body: dict[str, object] = {"model": self._model, "input": list(texts), "encoding_format": "float"}
         if self._requested_dimensions is not None:
             body["dimensions"] = self._requested_dimensions
         try:
-            async with asyncio.timeout(self._timeout_s):
-                response = await self._post(msgspec.json.encode(body))
+            with model_run(kind, texts=len(texts)):
+                response = await self._answer(msgspec.json.encode(body))
         except (TimeoutError, httpx.TimeoutException):
             raise unavailable("The embedding endpoint did not answer in time; retry.", cause="Timeout") from None
         except httpx.HTTPError as error:
             # Without its chain: a refused header's error quotes the header, and so the key.
             raise unavailable("The embedding endpoint cannot be reached; retry.", cause=type(error).__name__) from None
-        _check_status(response.status_code)
         return await asyncio.to_thread(self._decode, response.content, len(texts))
 
+    async def _answer(self, body: bytes) -> httpx.Response:
+        async with asyncio.timeout(self._timeout_s):
+            response = await self._post(body)
+        _check_status(response.status_code)
+        return response
+
     async def _post(self, body: bytes) -> httpx.Response:
+        # The trace, and not the baggage that callers may have sent along.
+        trace_headers: dict[str, str] = {}
+        _TRACE_CONTEXT.inject(trace_headers)
         try:
-            response = await self._client.post(self._url, content=body)
+            response = await self._client.post(self._url, content=body, headers=trace_headers)
             if response.status_code < 500 and response.status_code != httpx.codes.TOO_MANY_REQUESTS:
                 return response
         except _CONNECTION_FAILURES:
             pass
         await asyncio.sleep(self._retry_delay_s)
-        return await self._client.post(self._url, content=body)
+        return await self._client.post(self._url, content=body, headers=trace_headers)
 
     def _decode(self, content: bytes, count: int) -> list[Vector]:
         try:

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Self, TypeVar
 
 from lorebank_server.domain.errors import LorebankError
 from lorebank_server.embedding.failures import unavailable
 from lorebank_server.embedding.model_files import ModelFiles
-from lorebank_server.embedding.onnx_model import OnnxModel
+from lorebank_server.embedding.model_time import InputKind, model_run
+from lorebank_server.embedding.onnx_model import OnnxModel, TokenIds
 from lorebank_server.ports.embedder import Vector
 
 MAX_BATCH_TEXTS = 32
@@ -76,7 +79,7 @@ class OnnxEmbedder:
         Raises:
             EmbedderUnavailableError: The model failed, or the embedder is closed.
         """
-        return await self._run(lambda: self._model.embed(self._model.tokenize([text]))[0])
+        return (await self._run(lambda: self._embed("query", self._model.tokenize([text]))))[0]
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         """Embed texts in the order given; none for none.
@@ -90,12 +93,18 @@ class OnnxEmbedder:
         vectors: dict[int, Vector] = {}
         for positions in plan_batches([ids.size for ids in token_ids]):
             batch = [token_ids[position] for position in positions]
-            vectors.update(zip(positions, await self._run_document(self._model.embed, batch), strict=True))
+            vectors.update(
+                zip(positions, await self._run_document(partial(self._embed, "document"), batch), strict=True)
+            )
         return [vectors[position] for position in range(len(texts))]
 
     async def aclose(self) -> None:
         """Wait for the runs under way, then end the threads; safe to call twice."""
         await asyncio.to_thread(self._pool.shutdown)
+
+    def _embed(self, kind: InputKind, token_ids: Sequence[TokenIds]) -> list[Vector]:
+        with model_run(kind, texts=len(token_ids)):
+            return self._model.embed(token_ids)
 
     async def _run_document(self, work: Callable[[Sequence[_A]], _T], batch: Sequence[_A]) -> _T:
         async with self._document_slots:
@@ -103,7 +112,8 @@ class OnnxEmbedder:
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            # In the caller's context, so that the time it takes is told as part of the caller's trace.
+            return await asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
         except LorebankError:
             raise
         except Exception as error:  # noqa: BLE001 (onnxruntime's errors share no ancestor but this)

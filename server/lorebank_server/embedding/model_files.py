@@ -14,7 +14,9 @@ from lorebank_server.embedding.failures import misconfigured
 MAX_TOKENS = 256
 """Longest input in tokens, whatever a model allows: cost grows faster than the text does."""
 
-_PACKAGED_IDENTITY = "all-MiniLM-L6-v2-int8"
+PACKAGED_IDENTITY = "all-MiniLM-L6-v2-int8"
+PACKAGED_DIMENSIONS = 384
+
 _PACKAGED_TOKENIZER = Path(__file__).parent / "data" / "minilm" / "tokenizer.json"
 _DIGEST_CHARS = 12
 # Which file limits the input, and by which key; the first is sentence-transformers' own.
@@ -53,7 +55,7 @@ class ModelFiles:
 
 def packaged_model() -> ModelFiles:
     """Return the model that is installed with the server: all-MiniLM-L6-v2 with int8 weights."""
-    return ModelFiles(identity=_PACKAGED_IDENTITY, model=model_path(), tokenizer=_PACKAGED_TOKENIZER)
+    return ModelFiles(identity=PACKAGED_IDENTITY, model=model_path(), tokenizer=_PACKAGED_TOKENIZER)
 
 
 def read_model_folder(folder: Path) -> ModelFiles:

@@ -1,28 +1,43 @@
 """Find: recall by meaning and by words, ranked and explained."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import log
 from uuid import UUID
 
 from lorebank_server.domain import limits
-from lorebank_server.domain.errors import EmbedderUnavailableError, FailedPreconditionError, InvalidArgumentError
+from lorebank_server.domain.errors import (
+    EmbedderUnavailableError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    VectorIndexUnavailableError,
+)
 from lorebank_server.domain.memory import Memory
 from lorebank_server.domain.principal import Principal
-from lorebank_server.domain.ranking import CANDIDATES_PER_LEG, Candidate, Mode, Ranked, Score, rank
+from lorebank_server.domain.ranking import CANDIDATES_PER_LEG, Candidate, Mode, Ranked, Ranking, Score, rank
 from lorebank_server.domain.selector import Selector
 from lorebank_server.operations import writing
 from lorebank_server.operations.selecting import resolve
 from lorebank_server.operations.services import Services
+from lorebank_server.ports.deadline import share
 from lorebank_server.ports.embedder import Vector
-from lorebank_server.ports.stages import stage
-from lorebank_server.ports.storage import LexicalMatch, ReadSession, RecallPlan, TermWeights
+from lorebank_server.ports.stages import note, stage
+from lorebank_server.ports.storage import ReadSession, RecallPlan, TermWeights
+from lorebank_server.ports.vector_index import Nearest
 
 DEFAULT_LIMIT = 10
 MAX_LIMIT = 100
 MAX_MATCHES = 1000
+
+DENSE_SHARE = 0.5
+"""Part of the time left after the query is embedded that the vector index may take."""
+
+HELD_S = 0.05
+"""How long a session is held for a dense leg that is under way: what a healthy one takes, its model included."""
+
+_NOT_SEARCHED = "vector index: unavailable, only memories that share words with the query were looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +93,17 @@ async def find(services: Services, principal: Principal, query: FindQuery) -> Fi
     _check(query)
     selector = resolve(query.selector, services.vocabulary)
     now = services.clock()
-    embedding = asyncio.create_task(_embed(services, query))
+    generation: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    expected = services.embedders.expected_in(principal.space_id)
+    embedding = asyncio.create_task(_embed(services, query, expected, generation))
     try:
-        ranked, hydrated, below_threshold, degraded = await _recall(
-            services, principal, query, selector, embedding, now
-        )
+        result = await _recall(services, principal, query, selector, embedding, generation, now)
     finally:
         embedding.cancel()
     if not query.skip_usage:
-        services.usage.note(principal.space_id, [entry.candidate.uid for entry in ranked], time=now)
-    hits = tuple(
-        Hit(hydrated[entry.candidate.uid], entry.score, entry.candidate.matched)
-        for entry in ranked
-        if entry.candidate.uid in hydrated
-    )
-    return FindResult(hits, below_threshold, degraded)
+        services.usage.note(principal.space_id, [hit.memory.uid for hit in result.hits], time=now)
+    note(hits=len(result.hits), degraded=bool(result.degraded))
+    return result
 
 
 def _check(query: FindQuery) -> None:
@@ -113,14 +124,24 @@ def _check(query: FindQuery) -> None:
             )
 
 
-async def _embed(services: Services, query: FindQuery) -> Vector | None:
+async def _embed(
+    services: Services, query: FindQuery, expected: int, generation: "asyncio.Future[int]"
+) -> Vector | None:
+    """The query's vector: made before it is known which model the space is searched by, rarely to be made again."""
     if query.mode is Mode.LEXICAL or query.similar_to:
         return None
-    with stage("embed"):
-        try:
-            return await services.embedder.embed_query(query.query)
-        except EmbedderUnavailableError:
-            return None
+    vector = await _embed_with(services, query, expected)
+    actual = await generation
+    return vector if actual == expected else await _embed_with(services, query, actual)
+
+
+async def _embed_with(services: Services, query: FindQuery, generation: int) -> Vector | None:
+    try:
+        with stage("embed"):
+            async with asyncio.timeout(share(writing.EMBEDDING_SHARE)):
+                return await services.embedders.of(generation).embed_query(query.query)
+    except (EmbedderUnavailableError, TimeoutError):
+        return None
 
 
 async def _recall(
@@ -129,43 +150,54 @@ async def _recall(
     query: FindQuery,
     selector: Selector,
     embedding: asyncio.Task[Vector | None],
+    generation: "asyncio.Future[int]",
     now: datetime,
-) -> tuple[list[Ranked], dict[UUID, Memory], int, tuple[str, ...]]:
-    async with services.storage.reading(principal) as session:
+) -> FindResult:
+    async with services.storage.reading(principal, now=now) as session:
+        generation.set_result(services.embedders.met_in(session.space))
         mode = query.mode
         degraded: tuple[str, ...] = ()
         origin = await _origin(session, query)
         text = origin.draft.content if origin else query.query
         known_vector = await session.vector_of(origin.uid) if origin and mode is not Mode.LEXICAL else None
-        plan = await session.plan_recall("" if mode is Mode.SEMANTIC else text, selector)
+        with stage("plan"):
+            plan = await session.plan_recall("" if mode is Mode.SEMANTIC else text, selector)
+            note(terms=len(plan.terms), buckets=len(plan.buckets))
         weights = _weigh(plan)
         meaning = asyncio.create_task(_by_meaning(services, plan, embedding, known_vector, selector, now))
         try:
-            lexical = await _by_words(session, plan, weights, selector, now)
+            candidates = await _by_words(session, plan, weights, selector, now)
+            dense = await _leaving_to_others(session, meaning)
             vector = known_vector if known_vector is not None else await embedding
-            # What words found is confirmed while the vector index searches.
-            candidates = await _confirm(session, {}, lexical, weights, vector, selector, now)
-            dense = await meaning
         finally:
             meaning.cancel()
-        if vector is None and mode is not Mode.LEXICAL:
-            degraded = (_not_embedded(origin, mode),)
-            if mode is Mode.SEMANTIC:
-                plan = await session.plan_recall(text, selector)
-                weights = _weigh(plan)
-                lexical = await _by_words(session, plan, weights, selector, now)
-                candidates = await _confirm(session, {}, lexical, weights, None, selector, now)
+        searched = dense is not None and dense.complete
+        if not searched and mode is Mode.SEMANTIC:
+            plan = await session.plan_recall(text, selector)
+            weights = _weigh(plan)
+            candidates = await _by_words(session, plan, weights, selector, now)
+        if not searched and mode is not Mode.LEXICAL:
+            degraded = (_NOT_SEARCHED if vector is not None else _not_embedded(origin, query.mode),)
+        elif dense is not None:
+            degraded = dense.degraded
+        if vector is None:
             mode = Mode.LEXICAL
-        by_words = {match.uid for match in lexical}
-        others = {uid: similarity for uid, similarity in dense.items() if uid not in by_words}
-        candidates += await _confirm(session, others, [], weights, vector, selector, now)
+        else:
+            similarities = dense.similarities if dense is not None else {}
+            candidates = await _confirm(session, similarities, candidates, weights, vector, selector, now)
         if origin is not None:
             candidates = [candidate for candidate in candidates if candidate.uid != origin.uid]
-        with stage("rank"):
-            ranked, below_threshold = _cut(candidates, mode, query)
-        with stage("hydrate"):
-            hydrated = await session.memories_by_uid([entry.candidate.uid for entry in ranked])
-    return ranked, hydrated, below_threshold, degraded
+        with stage("rank", candidates=len(candidates)):
+            ranking = rank(candidates, mode=mode)
+            kept = _above_threshold(ranking, mode, query)
+            best = kept[: query.limit or DEFAULT_LIMIT]
+            note(kept=len(best), below_threshold=len(ranking.entries) - len(kept))
+        with stage("hydrate", memories=len(best)):
+            hydrated = await session.memories_by_uid([entry.candidate.uid for entry in best])
+    hits = tuple(
+        _hit(entry, hydrated[entry.candidate.uid], ranking) for entry in best if entry.candidate.uid in hydrated
+    )
+    return FindResult(hits, len(ranking.entries) - len(kept), degraded)
 
 
 async def _origin(session: ReadSession, query: FindQuery) -> Memory | None:
@@ -193,26 +225,28 @@ def _not_embedded(origin: Memory | None, mode: Mode) -> str:
 
 async def _by_words(
     session: ReadSession, plan: RecallPlan, weights: TermWeights, selector: Selector, now: datetime
-) -> list[LexicalMatch]:
+) -> list[Candidate]:
     if not weights.terms:
         return []
-    with stage("lexical"):
-        return await session.lexical_candidates(plan, weights, selector, now=now, limit=CANDIDATES_PER_LEG)
+    with stage("lexical", terms=len(weights.rarest)):
+        found = await session.lexical_candidates(plan, weights, selector, now=now, limit=CANDIDATES_PER_LEG)
+        note(candidates=len(found))
+        return found
 
 
 async def _confirm(
     session: ReadSession,
-    dense: dict[UUID, float | None],
-    lexical: list[LexicalMatch],
+    dense: Mapping[UUID, float | None],
+    lexical: Sequence[Candidate],
     weights: TermWeights,
-    vector: Vector | None,
+    vector: Vector,
     selector: Selector,
     now: datetime,
 ) -> list[Candidate]:
-    if not dense and not lexical:
-        return []
-    with stage("confirm"):
-        return await session.confirm(dense, lexical, weights, vector, selector, now=now)
+    with stage("confirm", candidates=len(dense) + len(lexical)):
+        confirmed = await session.confirm(dense, lexical, weights, vector, selector, now=now)
+        note(confirmed=len(confirmed))
+        return confirmed
 
 
 async def _by_meaning(
@@ -222,14 +256,30 @@ async def _by_meaning(
     known_vector: Vector | None,
     selector: Selector,
     now: datetime,
-) -> dict[UUID, float | None]:
+) -> Nearest | None:
+    """The dense leg; None without a vector, or when the index is away."""
     vector = known_vector if known_vector is not None else await embedding
     if vector is None:
-        return {}
-    with stage("dense"):
-        # One more than needed: the memory that is its own nearest neighbour is no answer.
-        limit = CANDIDATES_PER_LEG + (known_vector is not None)
-        return await services.vectors.search(plan.space_id, plan.buckets, vector, selector, now=now, limit=limit)
+        return None
+    # One more than needed: the memory that is its own nearest neighbour is no answer.
+    limit = CANDIDATES_PER_LEG + (known_vector is not None)
+    try:
+        with stage("dense"):
+            async with asyncio.timeout(share(DENSE_SHARE)):
+                nearest = await services.vectors.search(plan, vector, selector, now=now, limit=limit)
+            note(candidates=len(nearest.similarities), degraded=bool(nearest.degraded))
+            return nearest
+    except (VectorIndexUnavailableError, TimeoutError):
+        return None
+
+
+async def _leaving_to_others(session: ReadSession, meaning: asyncio.Task[Nearest | None]) -> Nearest | None:
+    """What the dense leg finds; the session serves others while that takes longer than it usually does."""
+    await asyncio.wait((meaning,), timeout=HELD_S)
+    if not meaning.done():
+        async with session.resting():
+            await asyncio.wait((meaning,))
+    return await meaning
 
 
 def _weigh(plan: RecallPlan) -> TermWeights:
@@ -248,10 +298,20 @@ def _weigh(plan: RecallPlan) -> TermWeights:
     return TermWeights(plan.terms, tuple(weights), tuple(rarest), average_length)
 
 
-def _cut(candidates: Sequence[Candidate], mode: Mode, query: FindQuery) -> tuple[list[Ranked], int]:
-    ranked = rank(candidates, mode=mode)
+def _above_threshold(ranking: Ranking, mode: Mode, query: FindQuery) -> Sequence[Ranked]:
     threshold = query.min_similarity
-    kept = ranked
-    if threshold is not None and mode is not Mode.LEXICAL:
-        kept = [entry for entry in ranked if entry.score.similarity >= threshold]
-    return kept[: query.limit or DEFAULT_LIMIT], len(ranked) - len(kept)
+    if threshold is None or mode is Mode.LEXICAL:
+        return ranking.entries
+    return [entry for entry in ranking.entries if (entry.candidate.similarity or 0.0) >= threshold]
+
+
+def _hit(entry: Ranked, memory: Memory, ranking: Ranking) -> Hit:
+    score = Score(
+        similarity=entry.candidate.similarity or 0.0,
+        lexical=entry.candidate.lexical,
+        max_similarity=ranking.max_similarity,
+        max_lexical=ranking.max_lexical,
+        fused=entry.fused,
+        quality=memory.quality,
+    )
+    return Hit(memory, score, tuple(sorted(entry.candidate.matched)))

@@ -56,12 +56,11 @@ async def update_memory(services: Services, principal: Principal, command: Updat
         if answered is not None:
             return answered
         current = _editable(found, principal, command)
-        draft = _edited(services, principal, session.space, current, command)
+        space = session.space
+        draft = _edited(services, principal, space, current, command)
     text = fingerprints.indexed_text(draft, current.create_time)
-    new_text = None
-    if text != fingerprints.indexed_text(current.draft, current.create_time):
-        (vector,) = await writing.embed(services, [text])
-        new_text = NewText(text, sha256(text.encode()).digest(), vector)
+    reworded = text != fingerprints.indexed_text(current.draft, current.create_time)
+    embedded = await writing.embed(services, space, [text] if reworded else [])
 
     async def body(session: WriteSession) -> tuple[Memory, Memory] | None:
         if command.request_id:
@@ -77,6 +76,10 @@ async def update_memory(services: Services, principal: Principal, command: Updat
             return None
         updated = locked
         if draft != locked.draft:
+            new_text = None
+            if reworded:
+                (vector,) = embedded.in_space(session.space)
+                new_text = NewText(text, sha256(text.encode()).digest(), vector)
             updated = await _write_update(services, principal, session, locked, draft, command, new_text, now)
         if command.request_id:
             result = {"id": updated.id, "revision": updated.revision, "previous": locked.revision}

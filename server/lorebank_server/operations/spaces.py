@@ -181,6 +181,7 @@ async def delete_space(
             reason="NOT_CONFIRMED",
             subject=space.id,
         )
+    await services.vectors.settle()
     return memories, confirm, True
 
 

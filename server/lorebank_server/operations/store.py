@@ -11,9 +11,9 @@ from lorebank_server.domain.memory import Draft, Link, Memory
 from lorebank_server.domain.principal import Principal
 from lorebank_server.operations import writing
 from lorebank_server.operations.services import Services
-from lorebank_server.operations.writing import Prepared
+from lorebank_server.operations.writing import Embedded, Prepared
 from lorebank_server.ports.embedder import Vector
-from lorebank_server.ports.stages import stage
+from lorebank_server.ports.stages import note
 from lorebank_server.ports.storage import Answer, Match, NaturalKey, NewMemory, ReadSession, WriteSession
 
 
@@ -106,17 +106,16 @@ async def store_many(
                 outcomes[item.position] = await _rehearse(services, principal, session, item, now)
                 items.remove(item)
         pending = await _settle_known(session, items, outcomes, final=False)
-    vectors = await writing.embed(services, [item.prepared.text for item in pending])
-    embedded = list(zip(pending, vectors, strict=True))
-    if embedded:
-        with stage("write"):
-            try:
-                outcomes |= await _write(services, principal, embedded, now)
-            except AlreadyExistsError as error:
-                if len(embedded) == 1:
-                    outcomes[embedded[0][0].position] = error
-                else:
-                    outcomes |= await _write_one_by_one(services, principal, embedded, now)
+        space = session.space
+    embedded = await writing.embed(services, space, [item.prepared.text for item in pending])
+    if pending:
+        try:
+            outcomes |= await _write(services, principal, pending, embedded, now)
+        except AlreadyExistsError as error:
+            if len(pending) == 1:
+                outcomes[pending[0].position] = error
+            else:
+                outcomes |= await _write_one_by_one(services, principal, pending, embedded, now)
     return [outcomes[position] for position in range(len(commands))]
 
 
@@ -198,30 +197,33 @@ async def _replay(session: ReadSession, item: _Item, answer: Answer) -> StoreRes
 
 
 async def _write_one_by_one(
-    services: Services, principal: Principal, embedded: Sequence[tuple[_Item, Vector | None]], now: datetime
+    services: Services, principal: Principal, items: Sequence[_Item], embedded: Embedded, now: datetime
 ) -> dict[int, _Outcome]:
     outcomes: dict[int, _Outcome] = {}
-    for pair in embedded:
+    for item, text, vector in zip(items, embedded.texts, embedded.vectors, strict=True):
+        alone = Embedded([text], embedded.generation, [vector])
         try:
-            outcomes |= await _write(services, principal, [pair], now)
+            outcomes |= await _write(services, principal, [item], alone, now)
         except AlreadyExistsError as error:
-            outcomes[pair[0].position] = error
+            outcomes[item.position] = error
     return outcomes
 
 
 async def _write(
-    services: Services, principal: Principal, embedded: Sequence[tuple[_Item, Vector | None]], now: datetime
+    services: Services, principal: Principal, pending: Sequence[_Item], embedded: Embedded, now: datetime
 ) -> dict[int, _Outcome]:
     async def body(session: WriteSession) -> dict[int, _Outcome]:
         outcomes: dict[int, _Outcome] = {}
-        items = [item for item, _ in embedded]
+        items = list(pending)
         names = _lock_names(principal, items)
         if names:
             await session.lock(names)
             items = await _settle_known(session, items, outcomes)
-        vectors = {item.position: vector for item, vector in embedded}
+        in_order = embedded.in_space(session.space)
+        vectors = {item.position: vector for item, vector in zip(pending, in_order, strict=True)}
+        note(memories=len(items))
         await _insert(services, principal, session, items, vectors, now, outcomes)
-        await session.record_answers(_answers([item for item, _ in embedded], outcomes), time=now)
+        await session.record_answers(_answers(pending, outcomes), time=now)
         return outcomes
 
     return await writing.transact(services, principal, body)

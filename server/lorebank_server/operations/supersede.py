@@ -64,8 +64,9 @@ async def supersede(services: Services, principal: Principal, command: Supersede
         if answered is not None:
             return answered
         _check_targets(principal, ids, targets)
+        space = session.space
         prepared = _prepare(services, principal, session, command.draft, targets[ids[0]], now)
-    (vector,) = await writing.embed(services, [prepared.text])
+    embedded = await writing.embed(services, space, [prepared.text])
 
     async def body(session: WriteSession) -> SupersedeResult:
         if command.request_id:
@@ -75,6 +76,7 @@ async def supersede(services: Services, principal: Principal, command: Supersede
                 return answered
         locked = await session.lock_memories(ids)
         _check_targets(principal, ids, locked)
+        (vector,) = embedded.in_space(session.space)
         result = await _replace(services, principal, session, prepared, vector, [locked[i] for i in ids], command, now)
         if command.request_id:
             old = [{"id": memory.id, "revision": memory.revision} for memory in result.superseded]

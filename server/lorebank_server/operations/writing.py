@@ -1,5 +1,7 @@
 """What every operation that writes a memory shares: completing a draft, embedding it, running its transaction."""
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,8 +23,9 @@ from lorebank_server.domain.quality import Standing
 from lorebank_server.domain.space import Space
 from lorebank_server.domain.visibility import key_namespace, place
 from lorebank_server.operations.services import Services
+from lorebank_server.ports.deadline import share
 from lorebank_server.ports.embedder import Vector
-from lorebank_server.ports.stages import stage
+from lorebank_server.ports.stages import note, stage
 from lorebank_server.ports.storage import (
     Answer,
     IdTakenError,
@@ -34,8 +37,12 @@ from lorebank_server.ports.storage import (
     WriteSession,
 )
 
+EMBEDDING_SHARE = 0.5
+"""Part of the caller's time that the embedding model may take; in the rest the call is answered without it."""
+
 NOT_EMBEDDED = (
-    "The embedding model did not answer: until 'lorebank reindex' is run, this memory is found by its words only."
+    "The embedding model did not answer: until it does and this memory is embedded, which happens by itself, the "
+    "memory is found by its words only."
 )
 
 _CONFIDENCE_BY_ORIGIN = {Origin.EXPLICIT: 1.0, Origin.CORRECTED: 0.9, Origin.INFERRED: 0.7}
@@ -113,15 +120,53 @@ def half_life_days(draft: Draft, *, space: Space, vocabulary: Vocabulary) -> flo
     return space.half_life_days
 
 
-async def embed(services: Services, texts: Sequence[str]) -> list[Vector | None]:
-    """Vectors of the texts in order; all None when the model does not answer."""
-    if not texts:
-        return []
-    with stage("embed"):
-        try:
-            return list(await services.embedder.embed_documents(texts))
-        except EmbedderUnavailableError:
-            return [None] * len(texts)
+class OtherGenerationError(Exception):
+    """The space is searched by vectors of another model than those that were made."""
+
+    def __init__(self, embedded: "Embedded", generation: int) -> None:
+        super().__init__()
+        self.embedded = embedded
+        self.generation = generation
+
+
+@dataclass(slots=True)
+class Embedded:
+    """Texts with their vectors, of the model that their space was searched by when it was last asked.
+
+    Attributes:
+        generation: The model's.
+        vectors: In the order of the texts; None for each when the model did not answer.
+    """
+
+    texts: Sequence[str]
+    generation: int
+    vectors: Sequence[Vector | None] = ()
+
+    async def follow(self, services: Services, generation: int) -> None:
+        """Make the vectors with the model of ``generation``, unless it does not answer in the time there is for it."""
+        self.generation, self.vectors = generation, [None] * len(self.texts)
+        if not self.texts:
+            return
+        with contextlib.suppress(EmbedderUnavailableError, TimeoutError), stage("embed"):
+            async with asyncio.timeout(share(EMBEDDING_SHARE)):
+                self.vectors = await services.embedders.of(generation).embed_documents(self.texts)
+
+    def in_space(self, space: Space) -> list[Vector | None]:
+        """The vectors in the order of the texts, to be written to the space as it is now.
+
+        Raises:
+            OtherGenerationError: They are of no use there any more; ``transact`` has others made.
+        """
+        if self.generation != space.embedding_model and any(vector is not None for vector in self.vectors):
+            raise OtherGenerationError(self, space.embedding_model)
+        return list(self.vectors)
+
+
+async def embed(services: Services, space: Space, texts: Sequence[str]) -> Embedded:
+    """The texts with vectors of the model that the space is searched by."""
+    embedded = Embedded(texts, space.embedding_model)
+    await embedded.follow(services, space.embedding_model)
+    return embedded
 
 
 def new_memory(
@@ -257,18 +302,28 @@ async def transact(
 ) -> _Result:
     """Run ``body`` in one transaction, again when an id collides or Postgres resolves a deadlock.
 
+    When the space has moved to another model meanwhile, ``body`` finds vectors of that one. After the commit the vector
+    index gets a moment to follow.
+
     Raises:
         AbortedError: It lost every time.
     """
-    for _ in range(_ATTEMPTS):
-        try:
-            async with services.storage.writing(principal) as session:
-                return await body(session)
-        except (IdTakenError, WriteConflictError):
-            continue
-    raise AbortedError(
-        "Other writers kept changing the same memories; read them again, then retry.", reason="WRITE_CONFLICT"
-    )
+    with stage("write"):
+        for attempt in range(_ATTEMPTS):
+            note(attempts=attempt + 1)
+            try:
+                async with services.storage.writing(principal) as session:
+                    result = await body(session)
+            except (IdTakenError, WriteConflictError):
+                continue
+            except OtherGenerationError as error:
+                await error.embedded.follow(services, error.generation)
+                continue
+            await services.vectors.settle()
+            return result
+        raise AbortedError(
+            "Other writers kept changing the same memories; read them again, then retry.", reason="WRITE_CONFLICT"
+        )
 
 
 async def as_answered(session: ReadSession, result: Mapping[str, Any]) -> Memory:

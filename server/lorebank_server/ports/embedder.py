@@ -1,7 +1,7 @@
 """The port through which operations turn text into vectors."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,16 @@ Vector = NDArray[np.float32]
 """``float32[dimensions]``, scaled to unit length."""
 
 
+OUTAGE: Final = "EMBEDDER_UNAVAILABLE"
+"""Reason of an error that any text would have met. With any other reason the model answered, and refused."""
+
+
 class Embedder(Protocol):
     """Turns texts into unit vectors of one model.
 
     Implementations are safe to share between tasks of one event loop and keep CPU work off that loop.
-    Every call raises ``EmbedderUnavailableError`` when the model cannot answer.
+    Every call raises ``EmbedderUnavailableError`` when the model cannot answer, with the reason ``OUTAGE`` when that
+    is not due to what it was asked.
     """
 
     @property

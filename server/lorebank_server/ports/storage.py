@@ -157,12 +157,15 @@ class RecallPlan:
 
     Attributes:
         space_id: Number of the space.
+        generation: Number of the embedding model whose vectors the space is searched by.
         buckets: The sets of memories that the caller may read and the selector selects.
         terms: Lexemes of the query, rarest first.
         frequencies: Document frequency of each term.
+        documents: Active memories in these buckets, as last counted.
     """
 
     space_id: int
+    generation: int
     buckets: tuple[int, ...]
     terms: tuple[str, ...]
     frequencies: tuple[int, ...]
@@ -184,21 +187,22 @@ class TermWeights:
     average_length: float
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalMatch:
-    """A candidate of the lexical leg with its BM25 score and the query's lexemes in it, in alphabetical order."""
-
-    uid: UUID
-    score: float
-    matched: tuple[str, ...]
-
-
 class ReadSession(Protocol):
     """Reads on behalf of one principal. Empty input gives empty output and costs nothing."""
 
     @property
     def space(self) -> Space:
         """The principal's space as it stood when the session began."""
+        ...
+
+    def resting(self) -> AbstractAsyncContextManager[None]:
+        """For a block that waits for something else: what the session holds may serve others meanwhile.
+
+        Within the block the session must not be used. A session that writes keeps what it holds.
+
+        Raises:
+            StorageUnavailableError: When the block ends, Postgres is away.
+        """
         ...
 
     async def memories_by_id(self, ids: Sequence[str]) -> dict[str, Memory]:
@@ -262,21 +266,24 @@ class ReadSession(Protocol):
 
     async def lexical_candidates(
         self, plan: RecallPlan, weights: TermWeights, selector: Selector, *, now: datetime, limit: int
-    ) -> list[LexicalMatch]:
-        """The lexical leg: at most ``limit`` memories by words, best first."""
+    ) -> list[Candidate]:
+        """The lexical leg: at most ``limit`` visible and selected memories by words, without their cosines."""
         ...
 
     async def confirm(
         self,
         dense: Mapping[UUID, float | None],
-        lexical: Sequence[LexicalMatch],
+        lexical: Sequence[Candidate],
         weights: TermWeights,
-        vector: Vector | None,
+        vector: Vector,
         selector: Selector,
         *,
         now: datetime,
     ) -> list[Candidate]:
-        """Those of ``dense`` and ``lexical`` that are visible and selected, each with both exact scores."""
+        """The candidates of both legs, each with both exact scores.
+
+        Those of ``lexical``, and those of ``dense`` that are visible and selected.
+        """
         ...
 
     async def vector_of(self, uid: UUID) -> Vector | None:
@@ -348,8 +355,8 @@ class WriteConflictError(Exception):
 class Storage(Protocol):
     """Hands out sessions."""
 
-    def reading(self, principal: Principal) -> AbstractAsyncContextManager[ReadSession]:
-        """A session for reads, each seeing the latest commit."""
+    def reading(self, principal: Principal, *, now: datetime | None = None) -> AbstractAsyncContextManager[ReadSession]:
+        """A session for reads, each seeing the latest commit; quality is taken at ``now``, or when it begins."""
         ...
 
     def writing(self, principal: Principal) -> AbstractAsyncContextManager[WriteSession]:

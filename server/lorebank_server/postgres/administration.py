@@ -10,25 +10,28 @@ import asyncpg
 
 from lorebank_server.domain.keys import ApiKey
 from lorebank_server.domain.principal import Principal, Role
-from lorebank_server.domain.space import Space
+from lorebank_server.domain.space import Space, SpaceEmbedding
 from lorebank_server.ports.administration import Credential
 from lorebank_server.postgres.failures import translated
+from lorebank_server.postgres.pool import ConnectionPool, Lease
 from lorebank_server.postgres.rows import space_from
 from lorebank_server.postgres.statements import statements
-from lorebank_server.postgres.storage import ACQUIRE_TIMEOUT_S, set_caller
+from lorebank_server.postgres.storage import ACQUIRE_TIMEOUT_S, caller_settings
 
 
 class PostgresAdministration:
     """Spaces and keys, under row-level security like everything else."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: ConnectionPool, *, embedding_model: int | None = None) -> None:
+        """Work on ``pool``; new spaces are searched by vectors of ``embedding_model``."""
         self._pool = pool
+        self._embedding_model = embedding_model
         self._sql = statements("administration")
 
     async def credential(self, key_id: str) -> Credential | None:
         """The key with this id, in whatever state; None when there is none."""
-        async with self._anyone() as connection:
-            row = await connection.fetchrow(self._sql["credential"], key_id)
+        async with self._lease() as lease:
+            row = await lease.ask(self._sql["credential"], key_id)
         if row is None:
             return None
         principal = Principal(
@@ -43,32 +46,32 @@ class PostgresAdministration:
 
     async def open_space(self, space: str) -> int | None:
         """The number of ``space`` as long as no key was ever created anywhere; None afterwards."""
-        async with self._anyone() as connection:
-            number: int | None = await connection.fetchval(self._sql["open_space"], space)
-        return number
+        async with self._lease() as lease:
+            row = await lease.ask(self._sql["open_space"], space)
+        return None if row is None else row[0]
 
     async def touch_keys(self, key_ids: Iterable[str], *, time: datetime) -> None:
         """Note that keys were used."""
-        async with self._anyone() as connection:
-            await connection.execute(self._sql["touch_keys"], list(key_ids), time)
+        async with self._lease() as lease:
+            await lease.connection.execute(self._sql["touch_keys"], list(key_ids), time)
 
     async def create_space(self, principal: Principal, space: Space, *, time: datetime) -> Space | None:
         """Write a space, whose number is ignored; None when its id is taken."""
         async with self._caller(principal) as connection:
-            number = await connection.fetchval(self._sql["create_space"], *_policies(space), time)
-        return None if number is None else replace(space, number=number, revision=1)
+            row = await connection.fetchrow(self._sql["create_space"], *_policies(space), time, self._embedding_model)
+        return None if row is None else _space(row)
 
     async def space(self, principal: Principal, space_id: str) -> Space | None:
         """One space by its id."""
         async with self._caller(principal) as connection:
             row = await connection.fetchrow(self._sql["space"], space_id)
-        return None if row is None else space_from(row)
+        return None if row is None else _space(row)
 
     async def list_spaces(self, principal: Principal, *, after: str, limit: int) -> list[Space]:
         """Spaces with an id above ``after``, in the order of their ids."""
         async with self._caller(principal) as connection:
             rows = await connection.fetch(self._sql["list_spaces"], after, limit)
-        return [space_from(row) for row in rows]
+        return [_space(row) for row in rows]
 
     async def update_space(self, principal: Principal, space: Space) -> bool:
         """Write a space's policies if its revision is still the one given, and count the revision on."""
@@ -127,15 +130,22 @@ class PostgresAdministration:
         return None if row is None else _key(row)
 
     @asynccontextmanager
-    async def _anyone(self) -> AsyncIterator[Any]:
-        async with translated(), self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
-            yield connection
+    async def _lease(self) -> AsyncIterator[Lease]:
+        async with translated(), self._pool.lease(timeout_s=ACQUIRE_TIMEOUT_S) as lease:
+            yield lease
 
     @asynccontextmanager
     async def _caller(self, principal: Principal) -> AsyncIterator[Any]:
-        async with self._anyone() as connection:
-            await set_caller(connection, principal)
-            yield connection
+        async with self._lease() as lease:
+            await lease.ask(statements("session")["set_caller"], *caller_settings(principal))
+            yield lease.connection
+
+
+def _space(row: Any) -> Space:
+    space = space_from(row)
+    if row["model"] is None:
+        return space
+    return replace(space, embedding=SpaceEmbedding(row["model"], row["dimensions"], row["embedding_generation"]))
 
 
 def _policies(space: Space) -> tuple[Any, ...]:

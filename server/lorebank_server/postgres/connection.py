@@ -11,6 +11,10 @@ from lorebank_server.postgres.failures import translated
 
 CONNECT_TIMEOUT_S = 10.0
 
+ANSWER_TIMEOUT_S = 2.0
+"""Longest wait for what Postgres answers without work. A connection on which it takes longer is dead: a firewall
+dropped it, or the machine at the other end went away without a word."""
+
 _REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,

@@ -22,6 +22,8 @@ _AWAY = (
     asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.DiskFullError,
+    asyncpg.QueryCanceledError,  # it took as long as Postgres lets a statement take
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 
 

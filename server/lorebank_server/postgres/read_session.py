@@ -1,6 +1,7 @@
 """Reads on behalf of one principal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,14 +13,13 @@ from pgvector import HalfVector
 
 from lorebank_server.domain.memory import Change, Memory, Relation, Revision, Scope, State
 from lorebank_server.domain.principal import Principal
-from lorebank_server.domain.quality import Standing, assess
+from lorebank_server.domain.quality import multiplier
 from lorebank_server.domain.ranking import Candidate
 from lorebank_server.domain.selector import Selector
 from lorebank_server.domain.space import Space
 from lorebank_server.ports.embedder import Vector
 from lorebank_server.ports.storage import (
     Answer,
-    LexicalMatch,
     Match,
     NaturalKey,
     OrderBy,
@@ -49,6 +49,11 @@ class PostgresReadSession:
     def space(self) -> Space:
         """The principal's space as it stood when the session began."""
         return self._space
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncIterator[None]:
+        """Nothing happens to a session whose connection is not its own to give away, such as one that writes."""
+        yield
 
     async def memories_by_id(self, ids: Sequence[str]) -> dict[str, Memory]:
         """The visible memories among ``ids``, in whatever state."""
@@ -158,16 +163,14 @@ class PostgresReadSession:
 
     async def plan_recall(self, text: str, selector: Selector) -> RecallPlan:
         """Resolve visibility and the query's terms."""
-        buckets = await self._visible_buckets(selector)
-        if not text:
-            return RecallPlan(self._space.number, tuple(buckets), (), (), 0, 0)
         row = await self._connection.fetchrow(
-            self._recall["plan"], self._space.number, text, self._space.language, buckets
+            self._recall["plan"], self._space.number, text, self._space.language, *self._visibility(selector)
         )
         rarest_first = sorted(zip(row["frequencies"], row["terms"], strict=True))
         return RecallPlan(
             space_id=self._space.number,
-            buckets=tuple(buckets),
+            generation=self._space.embedding_model,
+            buckets=tuple(row["buckets"]),
             terms=tuple(term for _, term in rarest_first),
             frequencies=tuple(frequency for frequency, _ in rarest_first),
             documents=row["documents"],
@@ -176,8 +179,9 @@ class PostgresReadSession:
 
     async def lexical_candidates(
         self, plan: RecallPlan, weights: TermWeights, selector: Selector, *, now: datetime, limit: int
-    ) -> list[LexicalMatch]:
-        """The lexical leg: at most ``limit`` memories by words, best first."""
+    ) -> list[Candidate]:
+        """The lexical leg: at most ``limit`` visible and selected memories by words, without their cosines."""
+        policy = self._space.quality_policy
         rows = await self._connection.fetch(
             self._recall["lexical_candidates"],
             self._space.number,
@@ -189,64 +193,65 @@ class PostgresReadSession:
             list(weights.weights),
             weights.average_length,
             limit,
+            policy,
         )
-        return [LexicalMatch(row["uid"], row["score"], tuple(sorted(row["matched"]))) for row in rows]
+        return [
+            Candidate(uid, memory_id, None, score, multiplier(policy, strength), matched)
+            for uid, memory_id, score, strength, matched in rows
+        ]
 
     async def confirm(
         self,
         dense: Mapping[UUID, float | None],
-        lexical: Sequence[LexicalMatch],
+        lexical: Sequence[Candidate],
         weights: TermWeights,
-        vector: Vector | None,
+        vector: Vector,
         selector: Selector,
         *,
         now: datetime,
     ) -> list[Candidate]:
-        """Those of ``dense`` and ``lexical`` that are visible and selected, each with both exact scores.
+        """The candidates of both legs, each with both exact scores.
 
-        The scores that a leg gave are taken as they are; the missing ones are computed here.
+        Those of ``lexical``, and those of ``dense`` that are visible and selected. A cosine that the index gave is
+        taken as it is; the missing ones are computed here.
         """
-        words = {match.uid: match for match in lexical}
-        uids = [*words, *(uid for uid in dense if uid not in words)]
-        if not uids:
+        if not dense and not lexical:
             return []
+        by_words = {candidate.uid for candidate in lexical}
         states, _, fresh_at = standing_arguments(selector, now)
+        policy = self._space.quality_policy
         rows = await self._connection.fetch(
             self._recall["confirm"],
             self._space.number,
-            uids,
+            [uid for uid in dense if uid not in by_words],
             states,
             fresh_at,
             *selection(selector),
             list(weights.terms),
             list(weights.weights),
             weights.average_length,
-            [uid for uid in uids if dense.get(uid) is None] if vector is not None else [],
-            HalfVector(vector) if vector is not None else None,
-            [uid for uid in uids if uid not in words],
             now,
+            policy,
+            HalfVector(vector),
+            [uid for uid in {**dense, **dict.fromkeys(by_words)} if dense.get(uid) is None],
+            self._space.embedding_model,
         )
-        return [self._candidate(row, dense, words, now) for row in rows]
-
-    def _candidate(
-        self, row: Any, dense: Mapping[UUID, float | None], words: Mapping[UUID, LexicalMatch], now: datetime
-    ) -> Candidate:
-        uid = row["uid"]
-        similarity = dense.get(uid)
-        match = words.get(uid)
-        standing = Standing(self._space.quality_policy, row["reputation"], row["half_life_days"], row["reference_time"])
-        return Candidate(
-            uid=uid,
-            id=row["id"],
-            similarity=row["similarity"] if similarity is None else similarity,
-            lexical=row["lexical"] if match is None else match.score,
-            quality=assess(standing, now=now, stale_threshold=self._space.stale_threshold),
-            matched=tuple(sorted(row["matched"] or ())) if match is None else match.matched,
-        )
+        cosines = {**dense, **{uid: score for uid, memory_id, score, _, _ in rows if memory_id is None}}
+        return [
+            *(
+                Candidate(found.uid, found.id, cosines.get(found.uid), found.lexical, found.multiplier, found.matched)
+                for found in lexical
+            ),
+            *(
+                Candidate(uid, memory_id, cosines.get(uid), score, multiplier(policy, strength), matched or ())
+                for uid, memory_id, score, strength, matched in rows
+                if memory_id is not None
+            ),
+        ]
 
     async def vector_of(self, uid: UUID) -> Vector | None:
         """The stored vector of a visible memory, or None while it has none."""
-        stored = await self._connection.fetchval(self._recall["vector_of"], uid)
+        stored = await self._connection.fetchval(self._recall["vector_of"], uid, self._space.embedding_model)
         return None if stored is None else np.asarray(stored.to_numpy(), dtype=np.float32)
 
     async def _rows(self, name: str, *arguments: Any) -> list[Any]:
@@ -256,17 +261,15 @@ class PostgresReadSession:
         return [memory_from(row, self._space, self._now) for row in rows]
 
     async def _visible_buckets(self, selector: Selector) -> list[int]:
-        principal = self._principal
         return list(
             await self._connection.fetchval(
-                self._memories["visible_buckets"],
-                self._space.number,
-                principal.owner,
-                principal.project,
-                _numbers(selector.scopes),
-                selector.project,
+                self._memories["visible_buckets"], self._space.number, *self._visibility(selector)
             )
         )
+
+    def _visibility(self, selector: Selector) -> tuple[Any, ...]:
+        principal = self._principal
+        return principal.owner, principal.project, _numbers(selector.scopes), selector.project
 
 
 def standing_arguments(selector: Selector, now: datetime) -> tuple[list[int] | None, datetime, datetime | None]:

@@ -40,6 +40,7 @@ def space_from(row: Mapping[str, Any]) -> Space:
         stale_threshold=row["stale_threshold"],
         quality_policy=row["quality_policy"],
         language=row["language"],
+        embedding_model=row["embedding_model"] or 0,
     )
 
 

@@ -8,6 +8,7 @@ import structlog
 
 from lorebank_server.domain.errors import StorageUnavailableError
 from lorebank_server.ports.storage import WriteConflictError
+from lorebank_server.postgres.connection import ANSWER_TIMEOUT_S
 from lorebank_server.postgres.failures import translated
 from lorebank_server.postgres.statements import statements
 
@@ -18,7 +19,7 @@ _log = structlog.get_logger(__name__)
 
 
 class StatisticsRefresher:
-    """Rebuilds the snapshots of buckets that changed by a tenth; a bucket gets one at 2,000 memories."""
+    """Rebuilds the snapshots of buckets that changed by a tenth; a bucket gets one at 100 memories."""
 
     def __init__(self, dsn: str) -> None:
         """Connect as the owner of the schema: a snapshot covers what no single caller may read."""
@@ -27,20 +28,27 @@ class StatisticsRefresher:
     async def run(self) -> None:
         """Look every five seconds until cancelled; an outage is waited out."""
         connection: Any = None
-        rounds = 0
+        rounds, seen = 0, -1
         try:
             while True:
                 try:
                     async with translated():
                         if connection is None or connection.is_closed():
                             connection = await asyncpg.connect(self._dsn, timeout=10.0, command_timeout=600.0)
-                        await self.analyze(connection)
-                        await self.refresh(connection)
+                        # What follows may take minutes, so a dead connection has to show before.
+                        await connection.fetchval("select 1", timeout=ANSWER_TIMEOUT_S)
+                        changes = await connection.fetchval(statements("statistics")["changes"])
+                        if changes != seen:
+                            await self.analyze(connection)
+                            await self.refresh(connection)
+                            seen = changes
                         if rounds % ANSWERS_SWEPT_EVERY == 0:
                             await connection.execute(statements("statistics")["sweep_answers"])
                         rounds += 1
                 except (StorageUnavailableError, WriteConflictError):
                     _log.warning("statistics_delayed")
+                    if connection is not None:
+                        connection.terminate()
                 await asyncio.sleep(REFRESH_INTERVAL_S)
         finally:
             if connection is not None:

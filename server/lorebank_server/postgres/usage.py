@@ -13,6 +13,7 @@ from lorebank_server.postgres.failures import translated
 from lorebank_server.postgres.statements import statements
 
 FLUSH_INTERVAL_S = 0.5
+WRITE_TIMEOUT_S = 5.0
 _MAX_PENDING = 100_000
 
 _log = structlog.get_logger(__name__)
@@ -54,13 +55,14 @@ class PostgresUsageRecorder:
         pending, self._pending = self._pending, {}
         rows = sorted(pending.items(), key=lambda entry: entry[0])
         try:
-            async with translated(), self._pool.acquire(timeout=5.0) as connection:
+            async with translated(), self._pool.acquire(timeout=WRITE_TIMEOUT_S) as connection:
                 await connection.execute(
                     statements("usage")["record"],
                     [memory for memory, _ in rows],
                     [space_id for _, (space_id, _, _) in rows],
                     [count for _, (_, count, _) in rows],
                     [time for _, (_, _, time) in rows],
+                    timeout=WRITE_TIMEOUT_S,
                 )
         except StorageUnavailableError:
             for memory, (space_id, count, time) in rows:

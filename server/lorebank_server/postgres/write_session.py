@@ -13,7 +13,7 @@ from lorebank_server.domain.principal import Principal
 from lorebank_server.domain.quality import Standing, Tally
 from lorebank_server.domain.space import Space
 from lorebank_server.domain.visibility import key_namespace
-from lorebank_server.ports.storage import Answer, BallotRecord, NewMemory, NewRevision
+from lorebank_server.ports.storage import Answer, BallotRecord, NewMemory, NewRevision, NewText
 from lorebank_server.postgres.read_session import PostgresReadSession
 from lorebank_server.postgres.rows import encode_draft, never
 from lorebank_server.postgres.statements import statements
@@ -24,12 +24,8 @@ _Bucket = tuple[int, str, str]
 class PostgresWriteSession(PostgresReadSession):
     """One transaction, set to one caller."""
 
-    def __init__(
-        self, connection: Any, principal: Principal, space: Space, now: datetime, *, embedding_model: int
-    ) -> None:
-        """Write for ``principal``; vectors are kept under the number ``embedding_model``."""
+    def __init__(self, connection: Any, principal: Principal, space: Space, now: datetime) -> None:
         super().__init__(connection, principal, space, now)
-        self._embedding_model = embedding_model
         self._writes = statements("writes")
 
     async def lock(self, names: Sequence[str]) -> None:
@@ -60,12 +56,13 @@ class PostgresWriteSession(PostgresReadSession):
             self._space.number,
             _json([self._row(memory, buckets) for memory in memories]),
             self._space.language,
-            self._embedding_model,
+            self._space.embedding_model,
             [memory.uid for memory in embedded],
             [memory.text_hash for memory in embedded],
             [HalfVector(memory.vector) for memory in embedded if memory.vector is not None],
             _json(edges),
         )
+        await self._await_embedding([memory.uid for memory in memories if memory.vector is None])
 
     async def revise(self, revision: NewRevision) -> None:
         """Write the next revision of a locked memory."""
@@ -102,12 +99,8 @@ class PostgresWriteSession(PostgresReadSession):
             revision.run,
             revision.conversation,
         )
-        if text is not None and text.vector is not None:
-            await self._connection.execute(
-                self._writes["embed"], memory.uid, self._embedding_model, text.text_hash, HalfVector(text.vector)
-            )
-        elif text is not None:
-            await self._connection.execute(self._writes["unembed"], self._space.number, memory.uid)
+        if text is not None:
+            await self._embed(memory.uid, text)
 
     async def cast(self, ballots: Sequence[BallotRecord]) -> None:
         """Record ballots; one that exists already gets the new reason."""
@@ -173,6 +166,19 @@ class PostgresWriteSession(PostgresReadSession):
         await self._connection.execute(
             self._writes["record_answers"], self._space.number, self._principal.owner, _json(rows), time
         )
+
+    async def _embed(self, uid: UUID, text: NewText) -> None:
+        model = self._space.embedding_model if text.vector is not None else None
+        await self._connection.execute(self._writes["unembed"], self._space.number, uid, model)
+        if text.vector is not None:
+            await self._connection.execute(self._writes["embed"], uid, model, text.text_hash, HalfVector(text.vector))
+        else:
+            await self._await_embedding([uid])
+
+    async def _await_embedding(self, uids: Sequence[UUID]) -> None:
+        """Have memories embedded later that could not be now."""
+        if uids:
+            await self._connection.execute(self._writes["await_embedding"], uids)
 
     async def _buckets(self, memories: Sequence[NewMemory]) -> dict[_Bucket, int]:
         places = sorted({_bucket(memory.draft, memory.owner) for memory in memories})

@@ -47,6 +47,7 @@ def build_server(
     listen: str,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     max_message_bytes: int = MAX_MESSAGE_BYTES,
+    shared_port: bool = False,
 ) -> BoundServer:
     """Build the server and take its port.
 
@@ -56,6 +57,7 @@ def build_server(
         listen: host:port; port 0 takes any that is free.
         interceptors: Placed around all others, outermost first.
         max_message_bytes: Largest request and largest answer.
+        shared_port: Listen on a port on which others listen who share it, instead of refusing to.
 
     Raises:
         RuntimeError: The port is taken, or the address is not this machine's.
@@ -65,8 +67,9 @@ def build_server(
         options=[
             ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.max_send_message_length", max_message_bytes),
-            # Two servers on one port would share its calls without anybody noticing.
-            ("grpc.so_reuseport", 0),
+            # Two servers on one port would share its calls without anybody noticing; serving processes of one server
+            # are meant to, and their supervisor keeps others away.
+            ("grpc.so_reuseport", int(shared_port)),
             ("grpc.keepalive_time_ms", _KEEPALIVE_INTERVAL_MS),
             ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
             ("grpc.keepalive_permit_without_calls", 1),

@@ -1,13 +1,17 @@
 """SpaceService: each procedure converts, calls its operation, and converts back."""
 
+from importlib.metadata import version
 from typing import Any
 
-from lorebank.v1 import key_pb2, space_pb2, space_service_pb2_grpc
+from lorebank.v1 import key_pb2, maintenance_pb2, space_pb2, space_service_pb2_grpc
 from lorebank_server.domain.space import Space
 from lorebank_server.operations import keys, spaces
 from lorebank_server.operations.authenticate import Authenticator
+from lorebank_server.operations.integrity import check_integrity
+from lorebank_server.operations.reindex import Progress, reindex
 from lorebank_server.operations.services import Services
 from lorebank_server.rpc.caller import caller
+from lorebank_server.rpc.conversion.integrity import from_integrity
 from lorebank_server.rpc.conversion.keys import from_key, from_key_page, to_new_key
 from lorebank_server.rpc.conversion.requests import require
 from lorebank_server.rpc.conversion.spaces import from_space, to_new_space, to_space_edit
@@ -73,11 +77,27 @@ class SpaceServicer(space_service_pb2_grpc.SpaceServiceServicer):
         self._authenticator.forget(key.id)
         return key_pb2.RevokeKeyResponse(key=from_key(key))
 
+    async def CheckIntegrity(
+        self, request: maintenance_pb2.CheckIntegrityRequest, context: Any
+    ) -> maintenance_pb2.CheckIntegrityResponse:
+        return from_integrity(
+            await check_integrity(self._services, caller(), request.space, repair=request.repair),
+            server_version=version("lorebank"),
+        )
+
+    # Writes its answers itself, so that it ends in the task that began it.
+    async def Reindex(  # type: ignore[override]
+        self, request: maintenance_pb2.ReindexRequest, context: Any
+    ) -> None:
+        async def tell(progress: Progress) -> None:
+            await context.write(
+                maintenance_pb2.ReindexResponse(done=progress.done, total=progress.total, phase=progress.phase)
+            )
+
+        await reindex(self._services, caller(), request.space, request.model, tell=tell)
+
     def _described(self, space: Space) -> space_pb2.Space:
-        """The message of a space, with the model and the packs that every space of this server has."""
+        """The message of a space, with the packs that every space of this server has."""
         message = from_space(space)
-        message.embedding.model = self._services.embedder.model
-        message.embedding.dimensions = self._services.embedder.dimensions
-        message.embedding.generation = 1
         message.packs.extend(pack.name for pack in self._services.vocabulary.packs)
         return message

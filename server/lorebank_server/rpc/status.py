@@ -36,6 +36,7 @@ CODES: Final[Mapping[type[LorebankError], grpc.StatusCode]] = MappingProxyType(
         errors.NotImplementedYetError: grpc.StatusCode.UNIMPLEMENTED,
         errors.StorageUnavailableError: grpc.StatusCode.UNAVAILABLE,
         errors.EmbedderUnavailableError: grpc.StatusCode.UNAVAILABLE,
+        errors.VectorIndexUnavailableError: grpc.StatusCode.UNAVAILABLE,
     }
 )
 """Every class of the tree; a class that is not here is the server's own fault."""

@@ -1,23 +1,25 @@
-"""One server span for each RPC, with the status that the caller gets.
+"""One server span and one measured duration for each RPC, with the status that the caller gets.
 
 Place it outermost, around the interceptor that turns errors into statuses: what still comes through as an ordinary
-exception is recorded as INTERNAL. The names of the attributes are those of the semantic conventions for RPC.
+exception is recorded as INTERNAL. The names are those of the semantic conventions for RPC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any, Final
 
 import grpc
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.semconv._incubating.attributes.rpc_attributes import (
     RPC_METHOD,
     RPC_RESPONSE_STATUS_CODE,
     RPC_SYSTEM_NAME,
     RpcSystemNameValues,
 )
+from opentelemetry.semconv._incubating.metrics.rpc_metrics import RPC_SERVER_CALL_DURATION
 from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -28,6 +30,10 @@ from lorebank_server.telemetry.grpc_handlers import (
     awaitable_behaviour,
     with_behaviour,
 )
+from lorebank_server.telemetry.metrics import SCHEMA_URL
+
+RPC_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Bounds that the conventions ask for, in seconds."""
 
 # What the conventions call the server's own fault, as against the caller's.
 _SERVER_FAULTS: Final = frozenset(
@@ -40,18 +46,38 @@ _SERVER_FAULTS: Final = frozenset(
         grpc.StatusCode.DATA_LOSS,
     }
 )
+# The caller's trace, and nothing else: baggage is text that anyone may write.
 _TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
+_SCOPE: Final = "lorebank.rpc"
 
 
-class TracingInterceptor(grpc.aio.ServerInterceptor):
-    """Opens a span around every handler, as a child of the caller's trace context if one was sent.
+class TelemetryInterceptor(grpc.aio.ServerInterceptor):
+    """Opens a span around every handler, as a child of the caller's trace context if one was sent, and measures it.
 
-    The span holds the method and the status, and the class of an exception that nobody translated; no payload, no
-    metadata, no messages. Unknown methods and handlers that are not asynchronous pass without a span.
+    Both hold the method and the status, and the class of an exception that nobody translated; no payload, no
+    metadata, no messages. A duration is measured whether or not its trace is kept; a kept one is its exemplar.
+    Unknown methods and handlers that are not asynchronous pass unseen.
+
+    Attributes:
+        calls_under_way: Handlers that have begun and not ended.
     """
 
-    def __init__(self, tracer_provider: trace.TracerProvider | None = None) -> None:
-        self._tracer = trace.get_tracer("lorebank.rpc", tracer_provider=tracer_provider)
+    def __init__(
+        self,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        """Use these providers; None means the process's own."""
+        self.calls_under_way = 0
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider, schema_url=SCHEMA_URL)
+        self._duration = metrics.get_meter(
+            _SCOPE, meter_provider=meter_provider, schema_url=SCHEMA_URL
+        ).create_histogram(
+            RPC_SERVER_CALL_DURATION,
+            unit="s",
+            description="Time from the arrival of a call to its end, by method and status.",
+            explicit_bucket_boundaries_advisory=RPC_BUCKETS_S,
+        )
         self._propagator = TraceContextTextMapPropagator()
 
     async def intercept_service(
@@ -65,30 +91,42 @@ class TracingInterceptor(grpc.aio.ServerInterceptor):
         if handler is None or behaviour is None:
             return handler
 
-        async def traced(request: Any, context: Context) -> Any:
+        async def watched(request: Any, context: Context) -> Any:
             with self._span(handler_call_details, context):
                 return await behaviour(request, context)
 
-        return with_behaviour(handler, traced)
+        return with_behaviour(handler, watched)
 
     @contextmanager
     def _span(self, details: grpc.HandlerCallDetails, context: Context) -> Iterator[None]:
+        started = perf_counter()
         method = details.method.removeprefix("/")
+        call = {RPC_SYSTEM_NAME: RpcSystemNameValues.GRPC.value, RPC_METHOD: method}
         carrier = {key: str(value) for key, value in details.invocation_metadata or () if key in _TRACE_HEADERS}
+        self.calls_under_way += 1
         with self._tracer.start_as_current_span(
             method,
             context=self._propagator.extract(carrier),
             kind=trace.SpanKind.SERVER,
-            attributes={RPC_SYSTEM_NAME: RpcSystemNameValues.GRPC.value, RPC_METHOD: method},
+            attributes=call,
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
+            outcome: dict[str, str] = {}
             try:
                 yield
             except BaseException as error:
-                _end(span, _failed_with(error, context), error)
+                outcome = _outcome(_failed_with(error, context), error)
                 raise
-            _end(span, context.code() or grpc.StatusCode.OK)
+            else:
+                outcome = _outcome(context.code() or grpc.StatusCode.OK)
+            finally:
+                self.calls_under_way -= 1
+                span.set_attributes(outcome)
+                if ERROR_TYPE in outcome:
+                    span.set_status(trace.StatusCode.ERROR)
+                # Still within the span, which becomes the exemplar.
+                self._duration.record(perf_counter() - started, call | outcome)
 
 
 def _failed_with(error: BaseException, context: Context) -> grpc.StatusCode:
@@ -104,9 +142,12 @@ def _failed_with(error: BaseException, context: Context) -> grpc.StatusCode:
     return grpc.StatusCode.INTERNAL
 
 
-def _end(span: trace.Span, code: grpc.StatusCode, error: BaseException | None = None) -> None:
-    span.set_attribute(RPC_RESPONSE_STATUS_CODE, code.name)
-    if code in _SERVER_FAULTS:
-        untranslated = isinstance(error, Exception) and not isinstance(error, grpc.aio.BaseError)
-        span.set_attribute(ERROR_TYPE, type(error).__qualname__ if untranslated else code.name)
-        span.set_status(trace.StatusCode.ERROR)
+def _outcome(code: grpc.StatusCode, error: BaseException | None = None) -> dict[str, str]:
+    """The attributes of the end of a call; a server's fault has a type."""
+    if code not in _SERVER_FAULTS:
+        return {RPC_RESPONSE_STATUS_CODE: code.name}
+    untranslated = isinstance(error, Exception) and not isinstance(error, grpc.aio.BaseError)
+    return {
+        RPC_RESPONSE_STATUS_CODE: code.name,
+        ERROR_TYPE: type(error).__qualname__ if untranslated else code.name,
+    }

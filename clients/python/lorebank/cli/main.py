@@ -11,13 +11,16 @@ from cyclopts import App, CycloptsError, Parameter
 
 from lorebank._version import __version__
 from lorebank.cli import (
+    bench,
     change,
     demo,
+    doctor,
     find,
     graph,
     import_file,
     keys,
     read,
+    reindex,
     server_commands,
     spaces,
     store,
@@ -74,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         print("hint: 'lorebank --help' lists commands, 'lorebank COMMAND --help' explains one.", file=sys.stderr)
         return EXIT_USAGE
     except LorebankError as error:
-        report(error, server=launcher.session.server, as_json=launcher.session.json)
+        report(error, server=launcher.session.address, as_json=launcher.session.json)
         return exit_code(error)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -104,8 +107,8 @@ class _Launcher:
             default_parameter=Parameter(negative=(), show_default=_shown),
             suppress_keyboard_interrupt=False,
         )
-        groups = (store, find, read, change, vote, graph, import_file, spaces, keys, server_commands, demo)
-        for group in groups:
+        governing = (spaces, keys, server_commands, reindex, doctor, bench)
+        for group in (store, find, read, change, vote, graph, import_file, *governing, demo):
             group.register(self.app)
         self.app.meta.default(self.launch)
 

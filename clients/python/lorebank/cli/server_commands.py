@@ -1,4 +1,4 @@
-"""``lorebank serve``, ``config``, ``migrate`` and ``reindex``, which the server's own package carries out."""
+"""``lorebank serve``, ``config`` and ``migrate``, which the server's own package carries out."""
 
 from cyclopts import App
 
@@ -12,7 +12,6 @@ def register(app: App) -> None:
     app.command(serve, help_epilogue=examples("lorebank serve", "LOREBANK_LISTEN=127.0.0.1:6000 lorebank serve"))
     app.command(config, help_epilogue=examples("lorebank config", "lorebank config --json"))
     app.command(migrate, help_epilogue=examples("lorebank migrate"))
-    app.command(reindex, help_epilogue=examples("lorebank reindex"))
 
 
 def serve() -> int:
@@ -34,10 +33,4 @@ def config(*, session: Own) -> int:
 def migrate() -> int:
     """Bring the database up to this version; serve does so too, unless it is told not to."""
     code: int = server_module("lorebank_server.app").migrate_command()
-    return code
-
-
-def reindex() -> int:
-    """Embed all memories again, after the embedding model was changed."""
-    code: int = server_module("lorebank_server.app").reindex_command()
     return code

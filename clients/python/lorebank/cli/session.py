@@ -18,7 +18,7 @@ class Session:
     """The global options, which stand before or after the command.
 
     Attributes:
-        server: Address of the server, as host:port.
+        server: Address of the server, as host:port; default: 127.0.0.1:50051.
         api_key: Key to act with; other users of the machine can see it on a command line, so rather set the variable.
         space: Space to work in; default: that of the key.
         timeout: Seconds that one call may take, its retries included.
@@ -27,13 +27,18 @@ class Session:
         json: Print one JSON document instead of text.
     """
 
-    server: Annotated[str, Parameter(env_var="LOREBANK_SERVER")] = DEFAULT_SERVER
+    server: Annotated[str, Parameter(env_var="LOREBANK_SERVER")] = ""
     api_key: Annotated[str, Parameter(env_var="LOREBANK_API_KEY")] = ""
     space: Annotated[str, Parameter(env_var="LOREBANK_SPACE")] = ""
     timeout: float = DEFAULT_TIMEOUT_S
     tls: bool = False
     tls_roots: Path | None = None
     json: bool = False
+
+    @property
+    def address(self) -> str:
+        """The server to talk to, named or not."""
+        return self.server or DEFAULT_SERVER
 
     def client(self) -> AsyncClient:
         """A client for these options.
@@ -48,7 +53,7 @@ class Session:
         except OSError as error:
             raise UsageError(f"{self.tls_roots} cannot be read: {error.strerror}") from error
         return AsyncClient(
-            self.server or DEFAULT_SERVER,
+            self.address,
             api_key=self.api_key,
             space=self.space,
             timeout_s=self.timeout,

@@ -291,7 +291,7 @@ Global___CheckIntegrityRequest: _TypeAlias = CheckIntegrityRequest  # noqa: Y015
 
 @_typing.final
 class CheckIntegrityResponse(_message.Message):
-    """Says how rows and vectors compare."""
+    """Says how rows and vectors compare. What an index outside of Postgres is about to take in is no difference."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -301,18 +301,43 @@ class CheckIntegrityResponse(_message.Message):
     ORPHANED_FIELD_NUMBER: _builtins.int
     OUTDATED_FIELD_NUMBER: _builtins.int
     REPAIRED_FIELD_NUMBER: _builtins.int
+    UNEMBEDDED_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    INDEX_LAG_FIELD_NUMBER: _builtins.int
+    SERVER_VERSION_FIELD_NUMBER: _builtins.int
+    SCHEMA_FIELD_NUMBER: _builtins.int
+    POSTGRES_VERSION_FIELD_NUMBER: _builtins.int
     memories: _builtins.int
     """Output only. Number of memories that should have a vector."""
     vectors: _builtins.int
-    """Output only. Number of vectors in the index."""
+    """Output only. Number of vectors in the index. Those of memories that move to another model count once."""
     missing: _builtins.int
     """Output only. Number of memories without a vector."""
     orphaned: _builtins.int
-    """Output only. Number of vectors without a memory."""
+    """Output only. Number of vectors without a memory. In the space "default" those of deleted spaces are among them."""
     outdated: _builtins.int
     """Output only. Number of vectors that belong to an earlier revision."""
     repaired: _builtins.int
-    """Output only. Number of differences put right; 0 unless repair was asked for."""
+    """Output only. Number of differences put right, or handed to the background that does so within moments; 0 unless
+    repair was asked for.
+    """
+    unembedded: _builtins.int
+    """Output only. Those of the missing that wait for the embedding model, which was away when they were written."""
+    index: _builtins.str
+    """Output only. Where vectors are searched: "pgvector" or "qdrant"."""
+    pending: _builtins.int
+    """Output only. Number of memories whose latest changes the index has not taken in yet."""
+    server_version: _builtins.str
+    """Output only. Version of the server that checked."""
+    schema: _builtins.int
+    """Output only. Number of the database's schema."""
+    postgres_version: _builtins.str
+    """Output only. Version of Postgres."""
+    @_builtins.property
+    def index_lag(self) -> _duration_pb2.Duration:
+        """Output only. Age of the oldest of these changes; zero when there are none."""
+
     def __init__(
         self,
         *,
@@ -322,10 +347,17 @@ class CheckIntegrityResponse(_message.Message):
         orphaned: _builtins.int = ...,
         outdated: _builtins.int = ...,
         repaired: _builtins.int = ...,
+        unembedded: _builtins.int = ...,
+        index: _builtins.str = ...,
+        pending: _builtins.int = ...,
+        index_lag: _duration_pb2.Duration | None = ...,
+        server_version: _builtins.str = ...,
+        schema: _builtins.int = ...,
+        postgres_version: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["index_lag", b"index_lag"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memories", b"memories", "missing", b"missing", "orphaned", b"orphaned", "outdated", b"outdated", "repaired", b"repaired", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "index_lag", b"index_lag", "memories", b"memories", "missing", b"missing", "orphaned", b"orphaned", "outdated", b"outdated", "pending", b"pending", "postgres_version", b"postgres_version", "repaired", b"repaired", "schema", b"schema", "server_version", b"server_version", "unembedded", b"unembedded", "vectors", b"vectors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

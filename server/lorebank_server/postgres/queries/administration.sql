@@ -10,20 +10,30 @@ select touch_api_keys($1::text[], $2)
 
 -- name: create_space
 -- Served by spaces_id_key.
-insert into spaces (
-    id, display_name, half_life_days, default_confidence, stale_threshold, quality_policy, language, create_time
+with created as (
+    insert into spaces (
+        id, display_name, half_life_days, default_confidence, stale_threshold, quality_policy, language, create_time,
+        embedding_model
+    )
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    on conflict (id) do nothing
+    returning *
 )
-values ($1, $2, $3, $4, $5, $6, $7, $8)
-on conflict (id) do nothing
-returning number
+select s.*, g.model, g.dimensions from created s left join embedding_models g on g.number = s.embedding_model
 
 -- name: space
--- Served by spaces_id_key.
-select s.* from spaces s where s.id = $1
+-- Served by spaces_id_key and embedding_models_pkey.
+select s.*, g.model, g.dimensions
+from spaces s left join embedding_models g on g.number = s.embedding_model
+where s.id = $1
 
 -- name: list_spaces
--- Served by spaces_id_key.
-select s.* from spaces s where s.id > $1 order by s.id limit $2
+-- Served by spaces_id_key and embedding_models_pkey.
+select s.*, g.model, g.dimensions
+from spaces s left join embedding_models g on g.number = s.embedding_model
+where s.id > $1
+order by s.id
+limit $2
 
 -- name: update_space
 -- Served by spaces_pkey.

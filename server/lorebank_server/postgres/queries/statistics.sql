@@ -9,7 +9,7 @@ with counts as materialized (
 )
 select c.space_id, c.bucket_id
 from counts c left join bucket_statistics s on s.bucket_id = c.bucket_id
-where (s.bucket_id is null and c.documents >= 2000)
+where (s.bucket_id is null and c.documents >= 100)
     or abs(c.documents - s.documents) * 10 > s.documents
     or abs(c.total_length - s.total_length) * 10 > s.total_length
 union all
@@ -17,6 +17,12 @@ select s.space_id, s.bucket_id
 from bucket_statistics s
 where s.documents > 0 and not exists (select from counts c where c.bucket_id = s.bucket_id)
 order by 1, 2
+
+-- name: changes
+-- Rows of memories written so far, as Postgres last counted.
+select coalesce(sum(s.n_tup_ins + s.n_tup_upd + s.n_tup_del), 0)::bigint
+from pg_stat_user_tables s
+where s.relid = 'memories'::regclass
 
 -- name: claim
 select pg_try_advisory_xact_lock(hashtextextended('statistics:' || $1::bigint, 0))

@@ -51,12 +51,17 @@ with given as materialized (
     select g.uid, 1, $1, 1, 2, g.body, decode(g.content_hash, 'hex'), g.owner, g.reason, g.run, g.conversation,
         g.create_time
     from given g
+), space as materialized (
+    select keep_generation($1, $4) as kept where cardinality($5::uuid[]) > 0
 ), embedded as (
-    insert into embeddings (memory, space_id, model, text_hash, embedding, bucket_id, found_until)
+    insert into embeddings (memory, space_id, model, text_hash, embedding, bucket_id, found_until, indexed)
     select g.uid, $1, $4, v.text_hash, v.embedding, g.bucket_id,
-        least(coalesce(g.stale_time, 'infinity'), coalesce(g.valid_until, 'infinity'))
-    from unnest($5::uuid[], $6::bytea[], $7::halfvec[]) v(uid, text_hash, embedding)
+        least(coalesce(g.stale_time, 'infinity'), coalesce(g.valid_until, 'infinity')),
+        not waits_for_index($1, $4)
+    from space s
+    cross join unnest($5::uuid[], $6::bytea[], $7::halfvec[]) v(uid, text_hash, embedding)
     join given g on g.uid = v.uid
+    where s.kept
 )
 insert into relations (space_id, id, source, type, target, strength, context, create_time)
 select $1, r.id, r.source, r.type, r.target, r.strength, r.context, r.create_time
@@ -92,16 +97,21 @@ values ($2, $3, $1, $25, $4, $5::jsonb, $6, $26, $27, $28, $29, $19)
 
 -- name: embed
 -- Served by embeddings_pkey.
-insert into embeddings (memory, space_id, model, text_hash, embedding, bucket_id, found_until)
-select m.uid, m.space_id, $2, $3, $4, m.bucket_id, found_until(m.state, m.stale_time, m.valid_until)
+insert into embeddings (memory, space_id, model, text_hash, embedding, bucket_id, found_until, indexed)
+select m.uid, m.space_id, $2, $3, $4, m.bucket_id, found_until(m.state, m.stale_time, m.valid_until),
+    not waits_for_index(m.space_id, $2)
 from memories m
-where m.uid = $1
-on conflict (memory) do update
-set model = excluded.model, text_hash = excluded.text_hash, embedding = excluded.embedding
+where m.uid = $1 and keep_generation(m.space_id, $2)
+on conflict (memory, model) do update
+set text_hash = excluded.text_hash, embedding = excluded.embedding, indexed = excluded.indexed
 
 -- name: unembed
--- Served by embeddings_pkey. A vector of other words would mislead; a memory without one waits to be embedded.
-delete from embeddings where space_id = $1 and memory = $2
+-- Served by embeddings_pkey. Vectors of other words would mislead; a memory without one waits to be embedded.
+-- The model that is about to be written may stay.
+delete from embeddings where space_id = $1 and memory = $2 and model is distinct from $3
+
+-- name: await_embedding
+select await_embedding($1::uuid[])
 
 -- name: unlink_superseded
 -- Served by relations_by_target.

@@ -81,4 +81,8 @@ def from_space(space: Space) -> space_pb2.Space:
         language=space.language,
     )
     set_days(message.half_life, space.half_life_days or 0.0)
+    if space.embedding is not None:
+        message.embedding.model = space.embedding.model
+        message.embedding.dimensions = space.embedding.dimensions
+        message.embedding.generation = space.embedding.generation
     return message

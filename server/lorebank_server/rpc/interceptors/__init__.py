@@ -7,6 +7,7 @@ import grpc
 from lorebank_server.operations.authenticate import Authenticator
 from lorebank_server.rpc.interceptors.admission import AdmissionInterceptor
 from lorebank_server.rpc.interceptors.authentication import AuthenticationInterceptor
+from lorebank_server.rpc.interceptors.deadline import DeadlineInterceptor
 from lorebank_server.rpc.interceptors.errors import ErrorInterceptor
 from lorebank_server.rpc.interceptors.unserved import UnservedInterceptor
 
@@ -26,6 +27,7 @@ def chain(
     return [
         *outermost,
         ErrorInterceptor(),  # whatever fails below becomes a status
+        DeadlineInterceptor(),  # how long the caller waits
         AuthenticationInterceptor(authenticator),  # who calls, and whether the role suffices
         AdmissionInterceptor(max_message_bytes=max_message_bytes),  # bytes, space and fields of the request
         UnservedInterceptor(),  # procedures without an implementation

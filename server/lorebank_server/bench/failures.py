@@ -1,0 +1,5 @@
+"""What keeps a measurement from being made; the messages say what to do."""
+
+
+class BenchError(Exception):
+    """Nothing was measured."""
