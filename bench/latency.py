@@ -96,7 +96,7 @@ async def measure(service: Service, embedder: CachedEmbedder, memories: int) -> 
         grpc.aio.insecure_channel(service.address, options=[("grpc.enable_http_proxy", 0)]) as channel,
         _inserting(service) as insert,
     ):
-        await _store_all(client, [next(fresh_texts) for _ in range(memories)])
+        await store_all(client, [next(fresh_texts) for _ in range(memories)])
         health = HealthStub(channel)
         for number in range(_ROUNDS + 1):
             turn = {
@@ -119,7 +119,7 @@ async def measure(service: Service, embedder: CachedEmbedder, memories: int) -> 
             await embedder.embed_documents(batch)
             model_rates.append(len(batch) / (perf_counter() - begin))
             begin = perf_counter()
-            await _store_all(client, batch)
+            await store_all(client, batch)
             store_rates.append(len(batch) / (perf_counter() - begin))
     return _report(samples, median(model_rates), median(store_rates), memories)
 
@@ -158,7 +158,7 @@ def _report(samples: Samples, model_rate: float, store_rate: float, memories: in
     )
 
 
-async def _store_all(client: AsyncClient, contents: Sequence[str]) -> None:
+async def store_all(client: AsyncClient, contents: Sequence[str]) -> None:
     memories = (Memory(content=content) for content in contents)
     async for item in client.store_many(memories, batch_size=_BATCH_ITEMS):
         if item.HasField("failure"):

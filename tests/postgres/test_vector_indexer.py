@@ -146,7 +146,7 @@ async def test_what_is_stored_later_waits_outside_is_found_at_once_and_taken_in(
     assert (1, stored.uid) == (await large.waiting(), await closest())
     assert changed.memory.revision == 2
 
-    monkeypatch.setattr(vector_indexer, "MOST_WAITING", 1)
+    monkeypatch.setattr(vector_indexer, "MOST_WAITING", 0)
     assert 1 == await large.bring_up_to_date()
     assert (0, stored.uid) == (await large.waiting(), await closest())
     await large.client.delete(stored.id)

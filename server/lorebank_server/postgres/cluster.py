@@ -1,5 +1,6 @@
 """Making a cluster, and the settings it runs with."""
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -28,6 +29,13 @@ CREATE_DATABASE = (
     "SELECT 'CREATE DATABASE lorebank' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'lorebank') \\gexec\n"
 )
 
+
+def _shared_buffers_mb() -> int:
+    """An eighth of what there is, because recall reads a thousand places for every question."""
+    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return max(128, min(2048, memory_mb // 8))
+
+
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "autovacuum": "on",
@@ -50,7 +58,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "max_connections": "60",
         "max_parallel_workers_per_gather": "0",
         "port": str(PORT),
-        "shared_buffers": "256MB",
+        "shared_buffers": f"{_shared_buffers_mb()}MB",
         "timezone": "UTC",
         "unix_socket_permissions": "0700",
         "wal_compression": "off",  # the wheel is built without lz4

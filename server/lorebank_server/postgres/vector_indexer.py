@@ -18,7 +18,12 @@ BUILD_FROM = 5_000
 """Vectors of a space from which on an index is quicker than reading all of them."""
 
 MOST_WAITING = 1_000
-"""Vectors that may wait outside; reading so many takes well below a millisecond."""
+"""Vectors that may wait outside, four times as many in a space of 32,000 and more; reading them takes a millisecond or
+two."""
+
+EXACT_UP_TO = 50_000
+"""Vectors of a space that may be read one by one while its index is built anew, which takes a second for a thousand of
+them at most; taking them in one by one takes ten."""
 
 GATHERED_AT_ONCE = 10
 """Vectors taken in by one statement: some milliseconds each, during which nobody else can change those memories."""
@@ -82,9 +87,11 @@ class VectorIndexer:
         for row in await connection.fetch(sql["census"]):
             if row["vectors"] < BUILD_FROM and not row["begun"]:
                 continue
-            if not row["ready"] or row["waiting"] > row["vectors"] / 2:
+            vectors, waiting = row["vectors"], row["waiting"]
+            too_many = waiting > max(MOST_WAITING, min(4 * MOST_WAITING, vectors // 8))
+            if not row["ready"] or waiting > vectors / 2 or (too_many and waiting > vectors / 8 <= EXACT_UP_TO / 8):
                 await _build(connection, row)
-            elif row["waiting"] >= MOST_WAITING:
+            elif too_many:
                 await _take_in(connection, row)
             else:
                 continue
