@@ -88,7 +88,6 @@ async def test_runs_with_its_settings_and_only_the_socket(data_dir: Path):
         "log_min_error_statement": "panic",
         "log_min_messages": "log",
         "max_connections": "60",
-        "shared_buffers": "256MB",
         "TimeZone": "UTC",
         "data_checksums": "on",
         "server_encoding": "UTF8",
@@ -97,6 +96,7 @@ async def test_runs_with_its_settings_and_only_the_socket(data_dir: Path):
         connection = await asyncpg.connect(postgres.dsn)
         names = list(expected)
         rows = await connection.fetch("SELECT n, current_setting(n) v FROM unnest($1::text[]) n", names)
+        buffers = await connection.fetchval("SELECT pg_size_bytes(current_setting('shared_buffers'))")
         rules = await connection.fetch("SELECT type, database, auth_method FROM pg_hba_file_rules")
         locale = await connection.fetchval(
             "SELECT datlocale FROM pg_database WHERE datname = current_database() AND datlocprovider = 'b'"
@@ -104,6 +104,8 @@ async def test_runs_with_its_settings_and_only_the_socket(data_dir: Path):
         await connection.close()
         network = [c for c in psutil.Process(postgres.pid).net_connections("inet") if c.status == "LISTEN"]
     assert expected == {row["n"]: row["v"] for row in rows}
+    eighth = psutil.virtual_memory().total // 8
+    assert buffers == pytest.approx(min(2 * 2**30, max(128 * 2**20, eighth)), abs=2**20)
     assert [("local", ["all"], "trust")] == [tuple(rule) for rule in rules]
     assert locale == "C.UTF-8"
     assert network == []
