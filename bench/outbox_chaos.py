@@ -140,7 +140,7 @@ class _Caller:
         while not stop.is_set():
             content, request = f"{next(self._texts)} ({uuid4()})", str(uuid4())
             stored = await self._again(
-                lambda: self._client.store(content, on_duplicate="keep-both", request_id=request)  # noqa: B023
+                lambda: self._client.store(content, on_duplicate="keep-both", request_id=request)  # noqa: B023 - awaited before the next round
             )
             memory = stored.memory.id
             self._load.stored[memory] = content
@@ -227,7 +227,7 @@ async def _disturb(service: Service, store: VectorStoreProcess, part: str, load:
         await _more(service, load, writes)
         store.go_on()
     else:
-        killed: Part = part  # type: ignore[assignment]
+        killed: Part = part  # type: ignore[assignment] # the store was dealt with above
         await until(lambda: service.kill(killed) or service.process.poll() is not None, timeout_s=_RECOVERY_TIMEOUT_S)
         await _more(service, load, _CALLERS + 1)
 
